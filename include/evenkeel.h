@@ -34,7 +34,7 @@ typedef enum ek_status {
     EK_DONE = 0,
     EK_BAD_ARGUMENT,  /* shapes, types or options do not fit; the message holds the values and the range */
     EK_NOT_SUPPORTED, /* well-formed, but not offered */
-    EK_NO_MEMORY,     /* the call needs more memory than there is */
+    EK_NO_MEMORY,     /* the call needs more memory than is available */
     EK_BAD_MACHINE,   /* this processor or this build does not compute in IEEE binary32 */
     EK_NOT_FOUND,     /* no such model or file */
     EK_BAD_FILE,      /* a file is damaged or of another kind */

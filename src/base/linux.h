@@ -45,7 +45,7 @@ int fdatasync(int fd);
 void *mremap(void *p, size_t was, size_t n, int flags); /* copies the bytes */
 #define MFD_CLOEXEC       1
 #define MFD_ALLOW_SEALING 2
-int memfd_create(const char *name, unsigned flags);     /* for one ftruncate, and mmap */
+int memfd_create(const char *name, unsigned flags);     /* only for one ftruncate and mmap */
 #define F_ADD_SEALS       (-1)
 #define F_SEAL_SHRINK     0
 #define F_SEAL_GROW       0

@@ -8,8 +8,8 @@
  * bytes, of which at most 32 count. */
 int ek_distance(const char *a, size_t na, const char *b, size_t nb);
 
-/* The distance of typed (n bytes) from name: 0 if equal, EK_NOT_NEAR if not near. Near means an edit distance up to a
- * third of name's letters, or that one of them begins with the other, with at least three letters. */
+/* The distance of typed (n bytes) from name: 0 if equal, EK_NOT_NEAR if not near. Two words are near if their edit
+ * distance is at most a third of name's letters, or if one begins with the other and has at least three letters. */
 enum { EK_NOT_NEAR = 32 };
 int ek_near(const char *typed, size_t n, const char *name);
 

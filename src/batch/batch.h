@@ -13,7 +13,7 @@
 
 typedef struct ek_batch_progress {
     size_t lines;  /* lines of this run or shard */
-    size_t done;   /* finished ones, those of earlier runs included */
+    size_t done;   /* finished lines, including those of earlier runs */
     size_t before; /* finished in earlier runs */
     size_t errors;
 } ek_batch_progress;
@@ -78,9 +78,8 @@ typedef struct ek_batch_checked {
     ek_buf why;          /* the difference there */
 } ek_batch_checked;
 
-/* Recomputes about one line in `every`: lines whose first 8 bytes of the SHA-256 of the custom_id are a multiple of it,
- * or the first line if there are none. EINVAL if out does not belong to this input, or the runner's fingerprint
- * differs. */
+/* Recomputes about one line in `every`: lines whose custom_id has a SHA-256 with first 8 bytes divisible by it, or the
+ * first line if there are none. EINVAL if out does not belong to this input, or the runner's fingerprint differs. */
 ek_err ek_batch_check(ek_batch_checked *c, const char *out, const ek_batch_about *about, const ek_batch_input *in,
                       int every, ek_batch_runner *runner, const ek_batch_watch *watch);
 

@@ -47,7 +47,7 @@ typedef struct ek_batch_servers_opts {
     const char *key;         /* sent as a bearer's; NULL: none */
     int width;               /* lines per server at a time */
     int ctx;                 /* the servers' required context; 0: any, but the same for all */
-    double patience;         /* the run fails after so many seconds without any answer */
+    double patience;         /* the run fails after this many seconds without any answer */
     bool (*stop)(void *arg); /* true: stop waiting for the first server */
     void *arg;
 } ek_batch_servers_opts;

@@ -40,9 +40,9 @@ typedef struct ek_prefix_node {
     int n_sliding;                 /* written positions of the sliding page; 0: no page */
     bool has_content;
     bool seldom;   /* the order of its sliding page */
-    bool resumed;  /* a sequence began behind it, in the next page or at its end */
+    bool resumed;  /* a sequence resumed after it, in the next page or at its end */
     bool shared;   /* several did */
-    int spared;    /* its sliding page, which several sequences began with, is passed over so many times */
+    int spared;    /* its sliding page, with which several sequences began, is not evicted this many times */
     int owner;     /* index; also for roots */
     uint64_t salt; /* of a root */
     ek_salt_name *salt_name;

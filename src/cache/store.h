@@ -36,9 +36,9 @@ typedef struct ek_shared_counts {
     atomic_ullong hits, misses;              /* looked-up pages */
     atomic_ullong written, known;            /* sent pages; pages that the server had already */
     atomic_ullong read_bytes, written_bytes; /* of records */
-    atomic_ullong wrong;   /* pages that differ from what was written under their name, or that the audit refuted */
-    atomic_ullong errors;  /* failed or broken connections, and refused commands */
-    atomic_ullong dropped; /* unwritten pages: the queue was full, or the server refused */
+    atomic_ullong wrong;         /* pages that differ from those written under their name, or that the audit refuted */
+    atomic_ullong errors;        /* failed or broken connections, and refused commands */
+    atomic_ullong dropped;       /* unwritten pages: the queue was full, or the server refused */
     atomic_ullong waiting_bytes; /* present bytes in the queue */
     atomic_int connected;        /* 0, 1 or 2: open connections, for reading and for writing */
 } ek_shared_counts;
@@ -114,14 +114,17 @@ bool ek_store_is_fleeting(const ek_store *s);
 
 /* --- backends: memory and a file of SQLite --- */
 
-/* Cached pages in an SQLite file.
+/* Cached pages in an SQLite file. SQLite was chosen rather than a memory-mapped store because its library reads damaged
+ * and truncated files without faulting, and reports a full disk as an error; a kill at any moment leaves the last
+ * commit.
  *
- * Why SQLite and not a memory-mapped store: its library reads damaged and truncated files without faulting, and
- * reports a full disk as an error; a kill at any moment leaves the last commit. A file belongs to one key (model,
- * numerics, layout): its name is a hash of the key and the key is inside, so that another model's file in the same
- * folder is ignored. Each record has a checksum over its name, tokens and bytes; one that does not fit is deleted. A
- * file whose structure is damaged is deleted and begun anew. Both are logged and counted. Prompts can be read from a
- * file, so that it is its owner's alone; links are not followed, and another program's database is left as it is. */
+ * A file belongs to one key (model, numerics, layout): its name is a hash of the key, and the key is inside, so another
+ * model's file in the same folder is ignored. Each record has a checksum over its name, tokens and bytes; a record
+ * whose checksum does not fit is deleted. A file whose structure is damaged is deleted and started anew. Both are
+ * logged and counted.
+ *
+ * Prompts can be read from a file, so only its owner may read it. Links are not followed, and another program's
+ * database is left unchanged. */
 
 /* Creates dir if it does not exist (not its parents). max_bytes: of pages; the file itself is a little larger. EIO with
  * the path, also for a link and for a file that is not regular; EFORMAT for a database that is not evenkeel's; EBUSY if

@@ -1,11 +1,11 @@
 /* The order in which the chat template writes the assistant's text, its calls and the results of its tools, and the
  * JSON values that the template reads. Inside src/chat.
  *
- * In the template the results of calls follow the message of the calls, and text after them is in the same turn of the
- * model. So the model's output keeps its order where the results of earlier calls can be written first: after given
- * results, and between groups of calls that have results. Text between a call and its result that was the last text
- * before the result goes before the calls, because after the result it would end the turn, and the next turn would
- * stick to it. That place does not change while the conversation grows. */
+ * In the template the results of calls follow the message of the calls, and text after them belongs to the same turn of
+ * the model. The model's output keeps its order if the results of earlier calls can be written first: after given
+ * results, and between groups of calls that have results. One text moves: the last text between a call and its result
+ * goes before the calls, because after the result it would end the turn, and the next turn would join it. Its position
+ * does not change while the conversation grows. */
 #ifndef EK_CHAT_ORDER_H
 #define EK_CHAT_ORDER_H
 

@@ -180,8 +180,8 @@ bool ek_turn_has_stored(const ek_turn *t);
 int ek_turn_stored_tokens(const ek_turn *t); /* stored tokens given so far */
 
 /* Submits the turn to the engine, which copies prompt; call it once per turn. If the store has the whole reply, the
- * engine is not used. If another turn computes the same reply, this one gets that turn's tokens; cancelling either does
- * not harm the other. Errors as of ek_engine_submit; the turn is then not live. */
+ * engine is not used. If another turn computes the same reply, this one gets that turn's tokens; cancelling one does
+ * not harm the other. Errors are those of ek_engine_submit; the turn is then not live. */
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user);
 /* For news with `wakes`, when another turn computes the reply: either there are tokens for ek_turn_next_stored, or that
@@ -207,8 +207,8 @@ void ek_turn_abandon(ek_turn *t);
 
 /* Borrowed; valid until ek_turn_close. */
 const ek_turn_result *ek_turn_result_of(const ek_turn *t);
-/* The record that opts.record asked for, for ek_record_fini; the turn gives it away. Mode NONE before ek_turn_submit.
- */
+/* The record that opts.record requested; the caller owns it and frees it by ek_record_fini. Mode NONE before
+ * ek_turn_submit. */
 ek_record ek_turn_take_record(ek_turn *t);
 
 /* Appends the line of `--verbose=cache`, without a newline: the counts, and if an earlier prompt continued differently,

@@ -35,11 +35,11 @@ struct ek_turn {
     ek_reply_outcome outcome;
     int n_stored, n_out, limit; /* limit: maximum tokens of the reply */
     bool checks;                /* `resumed` holds the stored tokens, read again for data that is not stored */
-    ek_turn_prompt prompt;      /* with checks, after submission: to compute the reply if the store was wrong */
+    ek_turn_prompt prompt;      /* with checks, after submission: used to compute the reply if the store was wrong */
     bool restarts, given_up;    /* the store was wrong, and the old request has to end first; the owner gave up */
     uint64_t stored_hash;       /* chained digests of the n_out tokens */
 
-    /* A reply that several turns want. following: the source of tokens; n_out of them were given out. */
+    /* A reply that several turns want. following: the turn's source of tokens, n_out of which were given out. */
     ek_flight *following;
     ek_flight_follower follower;
     bool shared_once; /* other turns were looked for */

@@ -1,10 +1,10 @@
-/* What a written model consists of: which tensors, under which names, in which formats, made of which weights, and
- * where their bytes lie in which file. Nothing is read or written here.
+/* The contents of a written model: tensors, their names and formats, the weights from which they are made, and the
+ * positions of their bytes in files. Nothing is read or written here.
  *
- * Formats (the rule that docs/MODELS.md states): vectors keep every bit (F32 in GGUF, BF16 in safetensors where that
- * holds them); the router is F32, in MLX 8 bits; tables (embed_tokens, embed_tokens_per_layer), k_proj and v_proj have
- * 6 bits at least, the three per-layer-input matrices 8. Rows that a format's blocks do not divide fall back: to blocks
- * of 32 with at least as many bits, then to BF16. */
+ * Formats (the rule that docs/MODELS.md states): vectors keep every bit (F32 in GGUF, in safetensors BF16 if that loses
+ * no bit, else F32). The router is F32, in MLX 8 bits. Tables (embed_tokens, embed_tokens_per_layer), k_proj and v_proj
+ * have at least 6 bits, the three per-layer-input matrices 8. If a format's blocks do not divide a row, it falls back
+ * to blocks of 32 with at least as many bits, then to BF16. */
 #ifndef EK_CONVERT_LAYOUT_H
 #define EK_CONVERT_LAYOUT_H
 
@@ -68,7 +68,7 @@ void ek_layout_module(const ek_out *t, char *out, size_t room);
  * safetensors without .weight for a matrix. EUNSUPPORTED if GGUF has no name for it. */
 ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, const ek_item *it);
 
-/* --- the files: which plane lies where, and their heads --- */
+/* --- the files: the position of each plane, and the files' heads --- */
 
 typedef struct ek_place_file {
     char *name; /* name in the folder; whole path of a GGUF file */

@@ -19,7 +19,7 @@ typedef struct ek_stream {
     size_t n_head;
     uint8_t patch[5]; /* replaces the part's bytes from patch_at on, */
     size_t n_patch, patch_at;
-    uint8_t crc[4]; /* and from crc_at on, unless that is 0 */
+    uint8_t crc[4]; /* and from crc_at on, unless it is 0 */
     size_t crc_at;
 } ek_stream;
 

@@ -14,8 +14,8 @@ int ek_reuse_max(const ek_request *r);
  * beginning that the index lacks. It waits until these pages exist or the other request stops running, because
  * computing them twice would delay both. Tokens and the other request's progress decide, never a clock. */
 bool ek_reuse_waits(ek_engine *e, ek_request *r);
-/* Gives a waiting request without pages those of its longest cached prefix, n_done positions. The last token and
- * positions with requested logits are never among them. */
+/* Gives a waiting request without pages the pages of its longest cached prefix, n_done positions. The prefix ends
+ * before the last token and before positions with requested logits. */
 void ek_reuse_adopt(ek_engine *e, ek_request *r);
 /* Whether r's cached part reaches its min_cached, before it runs for the first time. If not, r has returned its pages
  * and has to be ended. */

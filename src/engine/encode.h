@@ -14,14 +14,14 @@
 void ek_encode_open(ek_engine *e);
 void ek_encode_close(ek_engine *e);
 
-/* Before a plan: every running request holds what features there are for its next rows. */
+/* Before a plan: gives every running request the existing features for its next rows. */
 void ek_encode_supply(ek_engine *e);
-/* One slice, if a running request lacks features: true if there was something to do. A request whose picture cannot be
- * encoded is to end: *failed, with the error in err.h. */
+/* Encodes one slice, if a running request lacks features: true if there was something to do. If a picture cannot be
+ * encoded, *failed is its request, which has to end, with the error in err.h. */
 bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err);
 /* r stops running: it holds no features any more. */
 void ek_encode_release(ek_engine *e, ek_request *r);
-/* Whether what is being encoded is for r. */
+/* Whether the running encoding is for r. */
 bool ek_encode_is_for(const ek_engine *e, const ek_request *r);
 
 #endif

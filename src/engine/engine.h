@@ -38,12 +38,13 @@ typedef struct ek_event {
     int32_t token;
     ek_finish finish;
     ek_err err;       /* EK_FINISH_ERROR: why */
-    const char *text; /* its sentence; valid during the call */
+    const char *text; /* the error's sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
-    int n_image, n_sound; /* of the prompt: soft tokens of images and video frames, and of sounds */
-    int n_features;       /* the part of these whose features were cached; others were encoded, or lie in n_cached */
-    /* The part of these that needed no encoding: whole ones within n_cached, and features that a request with the same
-     * cache_salt made. Features of other tenants count as encoded, so nobody sees what others have sent. */
+    int n_image, n_sound; /* soft tokens of images and video frames, and of sounds, in the prompt */
+    int n_features;       /* soft tokens whose features were cached; others were encoded, or lie in n_cached */
+    /* Soft tokens that needed no encoding: those of contents that lie whole in n_cached, and those whose features a
+     * request with the same cache_salt made. Features of other tenants count as encoded, so nobody sees what others
+     * have sent. */
     int n_image_kept, n_sound_kept;
     int n_drafted, n_accepted; /* drafted tokens so far; the accepted ones among them */
     const float *logits;       /* with reply_logits: the token's row of logits before masking, valid during the call;
@@ -71,8 +72,8 @@ typedef struct ek_prompt_span {
 typedef struct ek_cache_report {
     const int32_t *tokens; /* the prompt */
     int n_prompt;
-    int n_found;          /* at least so many first tokens are cached */
-    int n_used;           /* so many are used; the request computes the rest */
+    int n_found;          /* at least this many first tokens are cached */
+    int n_used;           /* this many are used; the request computes the rest */
     const int32_t *other; /* the cached tokens around the first difference: positions [other_first, + n_other), n_found
                              among them; NULL: there is none */
     int other_first, n_other;
@@ -84,12 +85,12 @@ typedef struct ek_reading {
 } ek_reading;
 
 typedef struct ek_request_opts {
-    const int32_t *tokens;      /* copied */
-    int n_tokens;               /* >= 1, and less than ek_engine_ctx() */
-    int max_tokens;             /* >= 1; the context limit may end the request earlier */
-    int n_replied;              /* so many last tokens belong to the reply, sampled earlier or elsewhere; less than
-                                   max_tokens. They are computed like a prompt and have no events; mask has accepted
-                                   them already. Counts are those of the whole reply */
+    const int32_t *tokens; /* copied */
+    int n_tokens;          /* >= 1, and less than ek_engine_ctx() */
+    int max_tokens;        /* >= 1; the context limit may end the request earlier */
+    int n_replied; /* this many last tokens belong to the reply, sampled earlier or elsewhere; less than max_tokens.
+                      They are computed like a prompt and have no events; mask has accepted them already. Counts are
+                      those of the whole reply */
     const ek_prompt_span *span; /* ascending, without overlap; copied, embeddings too */
     int n_spans;
     /* Pictures and sounds of the prompt's soft tokens, from ek_parts_place. The array is copied, and the engine holds a
@@ -140,14 +141,14 @@ typedef enum ek_draft_mode {
 
 typedef struct ek_engine_opts {
     int max_requests; /* maximum running requests */
-    int max_queue;    /* maximum waiting requests; submit then gives EBUSY. If one client has taken all places, others
-                         get as many again */
-    int ctx_tokens;  /* maximum prompt + reply of one request: ENOMEM if the pages cannot hold it; 0: the model's limit,
-                        or as many as the pages hold */
-    int chunk;       /* maximum prompt rows per step; speed only */
-    double max_gap;  /* maximum seconds of a step with prompts while requests reply, by measured steps, but at least
-                        twice a step without prompts. A step always has EK_GAP_LEAST prompt rows (engine/gap.h), or a
-                        whole mutual span. 0: no limit; speed only */
+    int max_queue;  /* maximum waiting requests; submit then gives EBUSY. If one client fills the queue, the others have
+                       as many further places */
+    int ctx_tokens; /* maximum prompt + reply of one request: ENOMEM if the pages cannot hold it; 0: the model's limit,
+                       or as many as the pages hold */
+    int chunk;      /* maximum prompt rows per step; speed only */
+    double max_gap; /* maximum seconds of a step with prompts while requests reply, by measured steps, but at least
+                       twice a step without prompts. A step always has EK_GAP_LEAST prompt rows (engine/gap.h), or a
+                       whole mutual span. 0: no limit; speed only */
     double kv_bytes; /* for pages; 0: enough for max_requests contexts or half of what is free */
     /* Maximum bytes of finished requests' pages that are kept, in the same pool, for prompts that begin alike; running
      * requests take them when they need pages. INFINITY: the whole pool; 0: no cache. */
@@ -164,8 +165,8 @@ typedef struct ek_engine_opts {
     bool load_towers; /* load them when the engine is opened; else the first prompt that needs them waits for seconds */
     ek_draft_mode draft;
     ek_drafter *drafter;         /* for AUTO; borrowed, used by one engine only; NULL: none */
-    const ek_proposer *proposer; /* for AUTO, if neither text nor drafter offers anything; copied, its arg is borrowed
-                                    and used by one engine only; NULL: none */
+    const ek_proposer *proposer; /* for AUTO, if neither the text nor the drafter has a draft; copied, its arg is
+                                    borrowed and used by one engine only; NULL: none */
     int draft_max;               /* maximum drafted tokens per request and step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
 

@@ -103,8 +103,8 @@ typedef struct ek_executor {
     ek_err (*begin)(void *arg, const ek_step *step);
     ek_err (*end)(void *arg, const ek_step *step);
     /* Queues the draws of a step begun with draws_later. begin reads nothing of draw[] and shown[], because draws need
-     * the tokens of the first step (masks, penalties), and shown rows go to the place of its logits. Called once, after
-     * the first step has ended and before anything else is begun. The step is the same except draw[], shown[] and
+     * the tokens of the first step (masks, penalties), and shown rows overwrite the first step's logits. Called once,
+     * after the first step has ended and before anything else is begun. The step is the same except draw[], shown[] and
      * masks. After an error nothing is left of the step, and it is not ended. NULL: no step has draws_later. */
     ek_err (*draw)(void *arg, const ek_step *step);
     /* It also pays to begin a step with rows of prompts after an unfinished one, because its begin does not idle while
@@ -122,8 +122,8 @@ typedef struct ek_executor {
     /* Costs in units of the time of a step of one row, which decide only speed: of one more row in a step of few, and
      * of one token of `draft`. 0: free, so everything that can be drafted is drafted. */
     float row_cost, draft_cost;
-    /* Rows per tile in products of many rows: a step with at least so many takes as long as one of whole tiles. 0:
-     * every row counts. */
+    /* Rows per tile in products of many rows: a step with at least this many rows takes as long as one of whole tiles.
+     * 0: every row counts. */
     int row_tile;
     /* Page `to` = page `from`, before the next step. kind, here and below: one of the EK_PAGE_KINDS. */
     void (*copy_page)(void *arg, ek_layer_kind kind, int32_t from, int32_t to);

@@ -1,11 +1,10 @@
 /* The number of prompt rows in a step besides replies, so that replies wait no longer than allowed.
  *
  * The time of a row depends on the model, the device, the depth and the number of rows in the step, so it is measured
- * in running steps. A step with more rows is longer, and each of its rows is cheaper or equal. So a measured step
- * bounds steps of fewer rows from below and steps of more rows from above, and a slow step is believed at once. A line
+ * in running steps. A step with more rows takes longer, and its time per row is lower or equal. So a measured step is a
+ * lower bound for steps of more rows and an upper bound for steps of fewer rows, and a slow step counts at once. A line
  * through two measured sizes estimates sizes between them and beyond the largest. Before the first measurement the
- * minimum is allowed. Clocks decide here only how many rows share a step, which changes no
- * bit. */
+ * minimum is allowed. Clocks decide here only how many rows share a step, which changes no bit. */
 #ifndef EK_ENGINE_GAP_H
 #define EK_ENGINE_GAP_H
 

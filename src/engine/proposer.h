@@ -24,7 +24,7 @@ typedef struct ek_proposer {
     bool (*ask)(void *arg, uint64_t request, uint64_t salt, const int32_t *tokens, int n, int max);
     /* Takes the answer to the request's question, once; false: it has not come. */
     bool (*answer)(void *arg, uint64_t request, ek_proposal *out);
-    /* Waits for any answer, at most so many seconds. */
+    /* Waits for any answer, at most this many seconds. */
     void (*wait)(void *arg, double seconds);
     /* The request asks nothing more, and its answer is not taken. */
     void (*forget)(void *arg, uint64_t request);

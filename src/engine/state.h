@@ -11,14 +11,14 @@
 #include "engine/request.h"
 
 /* The part of one request in a step: rows [row, row + n_rows) of the plan; rows [logits, logits + n_logits) of the
- * executor's buffer, for those that want logits; draws [draw, draw + n_draws). The last n_draft rows are drafted
- * tokens, of which the step accepts the first n_accepted. */
+ * executor's buffer, for rows with logits; draws [draw, draw + n_draws). The last n_draft rows are drafted tokens, and
+ * the step accepts the first n_accepted of these. */
 typedef struct ek_scheduled {
     ek_request *req; /* NULL: the request left, and its rows' results are not read (ahead.c) */
     int row, n_rows, logits, n_logits, draw, n_draws, n_draft, n_accepted;
     int n_proposed; /* tokens proposed by a drafter, before a mask shortened n_draft; or 0 */
     bool remote;    /* the draft came from another server */
-    ek_err err;     /* of its rows; text is the sentence */
+    ek_err err;     /* the error of its rows; text is its sentence */
     char text[256];
 } ek_scheduled;
 

@@ -46,8 +46,8 @@ typedef struct ek_trace {
 ek_err ek_trace_run(ek_engine *e, const ek_ask *ask, int n, ek_trace *out);
 void ek_trace_fini(ek_trace *t);
 
-/* Whether got equals want in everything that got requested; a cancelled got must be a beginning of want. where (room
- * bytes, at least 128) gets the first difference. */
+/* Whether everything that `got` requested equals `want`; if `got` was cancelled, it must be a beginning of `want`.
+ * where (room bytes, at least 128) gets the first difference. */
 bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_t room);
 
 #endif

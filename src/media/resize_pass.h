@@ -40,7 +40,7 @@ typedef struct ek_resize_kernels {
     ek_resize_over_fn *over;
 } ek_resize_kernels;
 
-/* Those that this machine runs, the definition first and the fastest last; n of them. */
+/* The kernels that this machine can run, n of them: the definition first, the fastest last. */
 const ek_resize_kernels *ek_resize_kernels_all(int *n);
 #ifdef __x86_64__
 ek_resize_along_fn ek_resize_along_sse2, ek_resize_along_avx2;

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-/* What the header says. */
+/* The header's contents. */
 typedef struct ek_sound_info {
     const char *format; /* "WAV", "FLAC", "OGG" or "MP3" */
     int rate;           /* frames per second */

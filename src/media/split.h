@@ -10,16 +10,16 @@
 ek_err ek_sound_probe_long(ek_sound_info *out, const void *bytes, size_t n);
 ek_err ek_sound_read_long(ek_sound *out, const void *bytes, size_t n);
 
-/* Pieces of so many samples: EK_SOUND_MAX_SAMPLES each, the last what is left. A rest that is too short for one token
- * (10 ms of a tower) is left out. 0: all of it is too short. */
+/* The number of pieces: EK_SOUND_MAX_SAMPLES samples each, the last with the rest. A rest too short for one token (10
+ * ms of a tower) is dropped. 0: the whole sound is too short. */
 int ek_sound_pieces(int samples, ek_sound_kind kind);
 /* Piece i, i < ek_sound_pieces: borrowed from s, never freed by itself. */
 ek_sound ek_sound_piece(const ek_sound *s, int i);
 /* Soft tokens of all pieces together. EINVAL if there are none, or more than EK_SOUND_MAX_SECONDS. */
 ek_err ek_sound_tokens_long(int *out, int samples, ek_sound_kind kind);
 
-/* A WAV file of n samples of 16 kHz, float32, appended to out: what reads it gets the same samples. False: no memory.
- */
+/* Appends a WAV file of n samples of 16 kHz, float32, to out. Reading the file gives the same samples. False: no
+ * memory. */
 bool ek_sound_wav(ek_buf *out, const float *v, int n);
 
 #endif

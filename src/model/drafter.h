@@ -48,8 +48,8 @@ typedef struct ek_drafter_row {
     float *state;
 } ek_drafter_row;
 
-/* A token's score in ordered embeddings: x times its embedding y, of n elements. In 16 lanes, so that a compiler may
- * use vectors, then what they leave over, then the lanes in their order. */
+/* A token's score in ordered embeddings: x times its embedding y, of n elements. The sum is made in 16 lanes, so that a
+ * compiler may use vectors; then the remaining elements are added, then the lanes in order. */
 float ek_drafter_score(const float *x, const float *y, int n);
 
 /* Feeds each row its token. kv: the memory of the target's pages. logits: n rows of vocab_size floats, ld elements

@@ -22,7 +22,7 @@ typedef struct ek_opened {
     char *digest; /* NULL until ek_opened_digest */
     ek_pool *pool;
     ek_model *model;
-    ek_towers *towers;   /* NULL without ek_open_opts.media; ek_towers_get tells which there are */
+    ek_towers *towers;   /* NULL without ek_open_opts.media; ek_towers_get returns the towers */
     ek_drafter *drafter; /* NULL: none */
     ek_gpu *gpu;         /* one device, or NULL */
     ek_ranks *ranks;     /* several devices, or NULL; both NULL: the CPU */

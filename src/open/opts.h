@@ -29,8 +29,8 @@ typedef struct ek_open_opts {
     bool chat;               /* open tokenizer and chat template; EK_EFORMAT and others for a model without them */
 
     /* Device and speed. Never changes an answer. */
-    const char *device; /* "cpu", "cuda", "cuda:N"; several: "cuda:0,1", "cuda:0-3", "cuda:all", and with the CPU for
-                           what does not fit, "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model fits */
+    const char *device; /* "cpu", "cuda", "cuda:N"; several: "cuda:0,1", "cuda:0-3", "cuda:all"; with the CPU for layers
+                           that do not fit: "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model fits */
     const char *split;  /* of several CUDA devices: "layers", whole layers per device; "outputs", a part of every layer
                            per device; NULL: "auto", outputs if that makes a single reply faster */
     double gpu_bytes;   /* maximum memory on each CUDA device; 0: all free memory */

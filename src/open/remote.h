@@ -1,9 +1,10 @@
-/* Drafts from another server of this program (--drafter-url), by POST /v1/drafts (text/draft_message.h).
+/* Drafts from another server of this program (--drafter-url), by POST /v1/drafts (text/draft_message.h). A separate
+ * thread asks, so neither the engine nor the event loop waits for a connection. Questions are small: the server keeps a
+ * request's tokens and gets only the new ones.
  *
- * A thread of its own asks, so neither the engine nor the event loop waits for a connection. Questions are small: the
- * server keeps a request's tokens and gets only the new ones. A bad server costs replies only time, which the engine
- * bounds (engine/planning.h). An answer has at most EK_DRAFT_ANSWER_BYTES and a few seconds; redirects are not
- * followed. After a failure nothing is asked for a second; each further failure doubles that, up to a minute. */
+ * A bad server costs replies only time, and the engine limits that time (engine/planning.h). An answer has at most
+ * EK_DRAFT_ANSWER_BYTES and a few seconds; redirects are not followed. After a failure nothing is asked for a second;
+ * each further failure doubles that, up to a minute. */
 #ifndef EK_OPEN_REMOTE_H
 #define EK_OPEN_REMOTE_H
 

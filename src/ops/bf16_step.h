@@ -1,11 +1,10 @@
 /* The step of Form B: sums of products of BF16 numbers. docs/numerics/bf16.md.
  *
- * A step adds one product to a binary32 sum: fma(a, b, sum), rounded once to nearest even, where
- * numbers below 2^-126 count as zeros of their sign, in the operands and in the result (which counts
- * as below if it is after rounding to 24 bits with unlimited exponent range). Steps come in pairs,
- * the second element of a pair first. That is what VDPBF16PS does (Intel's manual, its operation;
- * found equal on processors of both makers), and any fused multiply-add can do it. A pair of which
- * one element is absent takes +0 for both factors. */
+ * A step adds one product to a binary32 sum: fma(a, b, sum), rounded once to nearest even. Numbers below 2^-126 count
+ * as zeros of their sign, in the operands and in the result. A result is compared with 2^-126 after rounding to 24 bits
+ * with unlimited exponent range. Steps come in pairs, the second element of a pair first. VDPBF16PS does the same
+ * (Intel's manual; found equal on processors of both makers), and any fused multiply-add can do it. An absent element
+ * of a pair counts as +0 in both factors. */
 #ifndef EK_OPS_BF16_STEP_H
 #define EK_OPS_BF16_STEP_H
 
@@ -13,7 +12,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* +0 or -0 for what is below 2^-126; NaN stays. */
+/* +0 or -0 for numbers below 2^-126; NaN stays. */
 static inline float ek_bf16_flush(float x)
 {
     return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;

@@ -21,7 +21,7 @@ typedef struct ek_receipt_log ek_receipt_log;
 ek_err ek_receipt_log_open(ek_receipt_log **out, const char *path, const char *origin, bool read_only);
 void ek_receipt_log_close(ek_receipt_log *l); /* NULL is allowed */
 
-/* All of these from any thread. */
+/* All functions below: from any thread. */
 const char *ek_receipt_log_origin(const ek_receipt_log *l);
 size_t ek_receipt_log_size(ek_receipt_log *l);
 ek_hash ek_receipt_log_root(ek_receipt_log *l, size_t *size); /* over all entries */

@@ -10,7 +10,7 @@
 
 enum { EK_STATEMENT_VERSION = 1, EK_NONCE_MAX = 64, EK_FINISH_TEXT = 16, EK_STATEMENT_TIME = 21 };
 
-/* Who chose the seed. EK_SEED_NONE: the reply is greedy and draws nothing. */
+/* The source of the seed. EK_SEED_NONE: the reply is greedy and draws nothing. */
 typedef enum ek_seed_from { EK_SEED_NONE, EK_SEED_CLIENT, EK_SEED_NONCE, EK_SEED_SERVER, EK_SEED_SOURCES } ek_seed_from;
 
 typedef struct ek_stated_bias {

@@ -50,7 +50,7 @@ ek_err ek_cassette_end_line(ek_buf *out, const char *identity, ek_cassette_end *
 
 typedef struct ek_cassette_read {
     int n_vocab;    /* tokens are below it */
-    bool with_asks; /* records keep what was asked */
+    bool with_asks; /* records keep the requests */
     /* Whether the section of this identity is wanted; lines of other sections are skipped. */
     bool (*wants)(void *arg, const char *identity);
     void (*take)(void *arg, const char *identity, ek_reply_record *r); /* takes over one reference */

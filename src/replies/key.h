@@ -50,6 +50,6 @@ typedef struct ek_reply_parts {
 void ek_reply_parts_of(ek_reply_parts *out, const ek_reply_ask *ask);
 
 void ek_reply_key_text(char out[EK_REPLY_KEY_TEXT], const ek_reply_key *k); /* hexadecimal */
-bool ek_reply_key_read(ek_reply_key *out, const char *text, size_t n);      /* false: it is none */
+bool ek_reply_key_read(ek_reply_key *out, const char *text, size_t n);      /* false: the text is no key */
 
 #endif

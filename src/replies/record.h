@@ -72,8 +72,8 @@ const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n);
 bool ek_reply_record_covers(const ek_reply_record *a, const ek_reply_record *b);
 /* Whether two records of one key disagree on a token that both have. */
 bool ek_reply_record_contradicts(const ek_reply_record *a, const ek_reply_record *b);
-/* Merges two records of one key that do not contradict each other; one reference. Returns one of them, or a new record,
- * whose origin is outside this process if one of theirs is. */
+/* Merges two records of one key that do not contradict each other; takes one reference of each. Returns one of the two,
+ * or a new record, which counts as coming from outside if one of them does. */
 ek_reply_record *ek_reply_record_merge(ek_reply_record *a, ek_reply_record *b);
 
 #endif

@@ -281,7 +281,7 @@ static const range case_ignorable[] = {
     {0xE0020, 0xE007F}, {0xE0100, 0xE01EF},
 };
 
-/* what a regular expression's \w takes: letters, marks, decimal digits, connectors, joiners */
+/* characters of a regular expression's \w: letters, marks, decimal digits, connectors, joiners */
 static const range word[] = {
     {0x30, 0x39},       {0x41, 0x5A},       {0x5F, 0x5F},       {0x61, 0x7A},       {0xAA, 0xAA},
     {0xB5, 0xB5},       {0xBA, 0xBA},       {0xC0, 0xD6},       {0xD8, 0xF6},       {0xF8, 0x2C1},

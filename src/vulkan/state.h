@@ -74,7 +74,7 @@ typedef struct ek_vulkan_loader {
     uint32_t version; /* the loader's */
     VkPhysicalDevice device[16];
     int n;
-    PFN_vkVoidFunction matrix_forms; /* of cooperative matrices (matrices.c); NULL: the loader knows no such thing */
+    PFN_vkVoidFunction matrix_forms; /* of cooperative matrices (matrices.c); NULL: unknown to the loader */
 #define VK(name) PFN_vk##name name;
     EK_VULKAN_INSTANCE_FUNCTIONS(VK)
 #undef VK
@@ -128,8 +128,8 @@ enum { EK_VULKAN_SHADERS_RUN = 1, EK_VULKAN_COPIES_RUN = 2, EK_VULKAN_HOST_READS
 typedef struct ek_vulkan_record {
     VkCommandBuffer commands; /* NULL: none yet */
     ek_vulkan_chunk *chunks, *stages;
-    unsigned shaders_wait, copies_wait;  /* bits of what ran since they last waited */
-    ek_vulkan_use use[EK_VULKAN_BESIDE]; /* of the launches since shaders last waited; */
+    unsigned shaders_wait, copies_wait;  /* bits of the commands that ran since the last wait */
+    ek_vulkan_use use[EK_VULKAN_BESIDE]; /* uses of the launches since shaders last waited; */
     int n_uses;                          /* -1: not known */
 } ek_vulkan_record;
 

@@ -20,9 +20,9 @@ ek_err ek_vulkan_load(ek_cuda_api *api);
 extern const ek_cuda_module ek_vulkan_modules[];
 enum { EK_VULKAN_VERSION = 13000 };
 
-/* Whether this machine may have a card: false where the system shows no graphics device. Loads nothing: drivers that
- * would find the CPU alone cost a process 60 MB. True, too, where the environment names drivers or layers for the
- * loader. env: getenv, or what stands for it. */
+/* Whether this machine may have a card: false if the system shows no graphics device. Loads nothing, because drivers
+ * that would find only the CPU cost a process 60 MB. Also true if the environment names drivers or layers for the
+ * loader. env: getenv, or a function in its place. */
 bool ek_vulkan_may_have_card(char *(*env)(const char *name));
 /* Whether device number `ordinal` is a card with memory of its own. The table is loaded. */
 bool ek_vulkan_is_card(int ordinal);

@@ -1,12 +1,14 @@
-/* What lies on the server under a page's key. Bytes in, bytes out. Inside src/cache/shared.
+/* The value that the server has under a page's key. Bytes in, bytes out. Inside src/cache/shared.
  *
- *   key     evenkeel:page:1:SPACE:f:CHAIN, s for sliding layers. SPACE: 32 hex digits of the SHA-256 of everything that
- *           pages depend on besides their tokens (model, numerics, layout); CHAIN: 64 of the page's name, which is a
- *           SHA-256 over salt and tokens. One key per page and kind: no command has two, as clusters want it
- *   value   "ekpage1", 0; kind and depth in 32 bits; bytes of the page and checksum in 64; the page. Little-endian
+ * Key: evenkeel:page:1:SPACE:f:CHAIN, with s instead of f for sliding layers. SPACE has 32 hex digits of the SHA-256 of
+ * everything that pages depend on besides their tokens (model, numerics, layout). CHAIN has 64 hex digits of the page's
+ * name, a SHA-256 over salt and tokens. There is one key per page and kind, and no command has two keys, as clusters
+ * require.
  *
- * The checksum is that of the disk's records (ek_store_sum): over name, tokens and contents, too, which the value does
- * not hold. Nobody reads a prompt off a server, and a page under another one's key is no page. */
+ * Value: "ekpage1", 0; kind and depth in 32 bits; bytes of the page and checksum in 64; the page. Little-endian.
+ *
+ * The checksum is that of records on disk (ek_store_sum): over name, tokens and contents, which the value does not
+ * have. So nobody can read a prompt from a server, and a page under another page's key is refused. */
 #ifndef EK_CACHE_SHARED_RECORD_H
 #define EK_CACHE_SHARED_RECORD_H
 
@@ -14,7 +16,7 @@
 
 enum { EK_RECORD_HEAD = 32, EK_RECORD_KEY = 128, EK_RECORD_SPACE = 33 };
 
-/* The 32 hex digits and NUL for `what`, a text of everything that pages depend on besides tokens. */
+/* The 32 hex digits and NUL of SPACE for `what`, a text of everything that pages depend on besides tokens. */
 void ek_record_space(char out[EK_RECORD_SPACE], const char *what);
 void ek_record_key(char out[EK_RECORD_KEY], const char *space, const ek_chain *chain, int kind);
 

@@ -15,8 +15,8 @@ typedef struct ek_shared_opts {
     const char *ca;   /* PEM file of the authorities that may certify the server; NULL: the system's */
     const char *cert; /* PEM file with the client's certificate and key; NULL: none */
     double rate;      /* bytes per second, each way; 0: any */
-    double max_bytes; /* bytes that wait to be written; bytes asked for at a time */
-    bool read_only;   /* nothing is written; wrong pages are deleted all the same */
+    double max_bytes; /* maximum bytes waiting to be written; maximum bytes requested at a time */
+    bool read_only;   /* writes nothing, but still deletes wrong pages */
 } ek_shared_opts;
 
 /* what: everything but the tokens that a page's bytes depend on. Connects later, on its own thread: the log reports a

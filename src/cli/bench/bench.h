@@ -30,9 +30,9 @@ typedef struct ek_bench_limit {
 ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, double *per_second, double *per_limit,
                        double *again);
 
-/* Steps per second of `batch` requests that all generate, with depth tokens before; each step
- * makes one token of each. *prompts: tokens per second of these prompts, from the first submit until the last request
- * generates (median). structured: of the batch those with a mask, of which every token has another row. */
+/* Steps per second of `batch` requests that all generate, with depth tokens before; each step makes one token of each.
+ * *prompts: tokens per second of these prompts, from the first submit until the last request generates (median).
+ * structured: the number of requests with a mask, each of whose tokens has a different row. */
 ek_err ek_bench_generate(ek_engine *e, int batch, int structured, int depth, int n_steps, int runs,
                          ek_bench_limit *limit, double *per_second, double *per_limit, double *prompts);
 
@@ -42,24 +42,24 @@ int ek_bench_context(int batch, int depth, int n_steps, int chunk);
 
 /* ------------------------------------------------------------------ reports on standard output */
 
-/* A row: a prompt of so many tokens, or generation by a batch behind prompts of a depth. */
+/* A row: a prompt of a number of tokens, or generation by a batch after prompts of a depth. */
 typedef struct ek_bench_result {
     bool generate;
-    int tokens, batch, depth; /* of a prompt; of generation */
-    int structured;           /* of the batch: requests with a mask */
+    int tokens, batch, depth; /* tokens of a prompt; requests and depth of generation */
+    int structured;           /* requests of the batch with a mask */
     double per_second;        /* prompt tokens; steps */
-    double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
+    double per_limit;         /* for the limit measured beside it: multiply-adds per token, or bytes per step */
     double limit;             /* multiply-adds a second; bytes a second */
-    double again;             /* of a prompt: how many times sooner its reply begins the second time, from the cache */
-    double prompts;           /* of generation at depth: tokens per second of the prompts before it */
-    bool offered;             /* nobody asked for it: left out where it takes long, or more than there is */
+    double again;             /* for a prompt: how many times sooner its reply begins the second time, from the cache */
+    double prompts;           /* for generation at depth: tokens per second of the prompts before it */
+    bool offered;             /* a default row, which is left out if it takes too long or does not fit */
     bool left_out;
     double would_take; /* why, seconds; */
     double needs;      /* or bytes of keys and values; 0 and 0: the context does not hold it */
 } ek_bench_result;
 
-/* Of the machine, per second: bytes read from memory; multiply-adds of 8-bit integers (vectors, tiles) and of floats.
- * 0: it has none. */
+/* The machine's limits per second: bytes read from memory; multiply-adds of 8-bit integers (vectors, tiles) and of
+ * floats. 0: not available. */
 typedef struct ek_bench_peaks {
     double read, int8, amx, f32;
 } ek_bench_peaks;
@@ -67,7 +67,7 @@ typedef struct ek_bench_peaks {
 typedef struct ek_bench_report {
     const ek_cli *cli;
     const ek_opened *m;
-    const char *int8_name; /* of the instructions of peaks.int8; NULL on a device, which has no such limit measured */
+    const char *int8_name; /* the instructions of peaks.int8; NULL on a device, whose limit is not measured */
     unsigned cpu;
     ek_bench_peaks peaks;
     ek_bench_result *row;
@@ -75,11 +75,11 @@ typedef struct ek_bench_report {
     int ctx; /* of the engine */
 } ek_bench_report;
 
-/* Prompts, then generation; each table behind lines on what its columns are. Rows that were left out come last, with
- * the reason. */
+/* Prints prompts, then generation; each table after lines that explain its columns. Rows that were left out come last,
+ * with the reason. */
 void ek_bench_print_table(const ek_bench_report *r);
 
-/* One line; rows that were left out are not in it. */
+/* One line, without the rows that were left out. */
 void ek_bench_print_json(const ek_bench_report *r);
 
 /* ------------------------------------------------------------------ towers */

@@ -67,8 +67,8 @@ typedef char *ek_env_fn(const char *name);
 ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);
 void ek_cli_fini(ek_cli *cli);
 
-/* Appends a line for each variable of the environment ("NAME=VALUE", ends with NULL) that has the prefix of options'
- * variables and is none of them, with a guess. */
+/* Appends a line, with a guess, for each variable of the environment ("NAME=VALUE", ends with NULL) that has the prefix
+ * of options' variables but belongs to no option. */
 void ek_cli_check_variables(ek_buf *out, char *const *environ);
 
 /* Sets one option of cli's command from a text, like the command line; name with dashes or underscores. value NULL: as

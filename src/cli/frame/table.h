@@ -73,8 +73,8 @@ void ek_name_flag(ek_buf *out, const char *name);
 void ek_name_env(ek_buf *out, const char *name);
 void ek_option_flag(ek_buf *out, const ek_option *o); /* "--max-tokens" */
 void ek_option_env(ek_buf *out, const ek_option *o);  /* "EVENKEEL_MAX_TOKENS" */
-/* The text of an option in the words of one command, or (EK_CMD_COUNT) in those of all commands, each named after its
- * text. */
+/* The text of an option as it applies to one command, or (EK_CMD_COUNT) the texts for all commands, each followed by
+ * its commands. */
 void ek_option_text(ek_buf *out, const ek_option *o, ek_cmd_id id);
 
 /* --- values --- */

@@ -13,8 +13,8 @@ typedef struct ek_running {
     int pid, port, ctx;
     uint64_t ticks;  /* the process's start, of /proc/PID/stat */
     int64_t started; /* seconds since 1970 */
-    char host[256];  /* as --host has it */
-    char model[512]; /* as /v1/models calls it */
+    char host[256];  /* in the form of --host */
+    char model[512]; /* in the form of /v1/models */
     char device[200];
     bool keys; /* clients have to send one */
 } ek_running;

@@ -21,7 +21,7 @@ typedef struct ek_trial {
     CUdeviceptr at; /* device memory; each comparison takes it from the beginning */
     size_t used, room;
     int n;
-    bool goes_on; /* behind results that differ: for tests, whose device computes nothing */
+    bool goes_on; /* continues after different results: for tests, whose device computes nothing */
 } ek_trial;
 
 enum { EK_TRIAL_ROOM = 64 << 20 };
@@ -34,7 +34,7 @@ void ek_trial_down(ek_trial *t, void *to, CUdeviceptr from, size_t bytes);
 ek_err ek_trial_floats(ek_trial *t, const char *kernel, CUdeviceptr got, const float *want, size_t n);
 ek_err ek_trial_bytes(ek_trial *t, const char *kernel, CUdeviceptr got, const void *want, size_t n);
 ek_err ek_trial_same(ek_trial *t, const char *kernel, const void *got, const void *want, size_t n);
-/* Compares quantised rows with those that C makes of x, rows of ld floats. */
+/* Compares quantised rows with C's records of x, rows of ld floats. */
 ek_err ek_trial_records(ek_trial *t, const char *kernel, const ek_cuda_acts *a, const float *x, int64_t ld, int rows);
 /* n numbers of at most 2^limit whose size changes every 16, zeros of both signs and denormals included; free() them. 64
  * zeros follow. */
@@ -49,7 +49,8 @@ ek_err ek_trial_draws(ek_trial *t);
 ek_err ek_trial_experts(ek_trial *t);
 ek_err ek_trial_drafts(ek_trial *t);
 
-/* The distinct matrices of m, *n of them, at most EK_TRIAL_MATRICES: those that all rows read, or those of experts. */
+/* The distinct matrices of m, *n in number, at most EK_TRIAL_MATRICES: either those that all rows read, or those of
+ * experts. */
 enum { EK_TRIAL_MATRICES = 64 };
 void ek_trial_matrices(const ek_linear *out[EK_TRIAL_MATRICES], int *n, const ek_model *m, bool experts);
 /* Makes *w a matrix like `of` with EK_TRIAL_OUTPUTS outputs, random codes and hard scales; ek_trial_drop frees it. */

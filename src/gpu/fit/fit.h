@@ -217,7 +217,7 @@ typedef struct ek_fit_need {
     double weights, all;   /* of all devices */
     double all_on_one;     /* the sum of `max` */
     int first;             /* layers from here on stay together and have no room */
-    double last;           /* the weights of these layers; 0: they are not the problem */
+    double last;           /* the weights of these layers; 0: they do fit */
     double share;          /* maximum fraction of room for weights */
     bool fewer;            /* the weights alone fit, so a smaller remainder would help */
 } ek_fit_need;

@@ -1,9 +1,10 @@
 /* Exchanges between devices that each compute a part of a layer's outputs: every device gets the parts of all others.
+ *
  * A device's recipe is written as if it computed all outputs; these functions add the offset of its part in a row and
  * the exchange of parts. On a single device the part is the whole row, and nothing is exchanged.
  *
- * The other devices read a part where it lies. Its memory is therefore not written again before a later exchange has
- * ended, and two consecutive exchanges never use one buffer (cuda/exchange_args.h). */
+ * The other devices read a part in place. Its memory is therefore not written again before a later exchange has ended,
+ * and two consecutive exchanges never use one buffer (cuda/exchange_args.h). */
 #ifndef EK_GPU_RECIPE_EXCHANGE_H
 #define EK_GPU_RECIPE_EXCHANGE_H
 
@@ -20,7 +21,7 @@ static inline bool ek_gpu_is_sharded(const ek_gpu_run *x)
     return x->g->share.shard.ranks > 0;
 }
 
-/* What each device has of something, and of that this one (the first where there is no cut). */
+/* Each device's part of some units, and this device's part (the first device's, if they are not divided). */
 typedef struct ek_gpu_parts {
     ek_gpu_range of[EK_CUDA_EXCHANGE_RANKS];
 } ek_gpu_parts;
@@ -30,7 +31,7 @@ static inline ek_gpu_range ek_gpu_part_here(const ek_gpu_run *x, const ek_gpu_pa
     return p->of[ek_gpu_is_sharded(x) ? x->g->share.shard.rank : 0]; /* by layers ranks count, too */
 }
 
-/* Of n outputs, of the inputs of m, of the query heads of layer l. */
+/* The parts of n outputs, of the inputs of m, of the query heads of layer l. */
 ek_gpu_parts ek_gpu_outputs_of(const ek_gpu_run *x, int n);
 ek_gpu_parts ek_gpu_inputs_of(const ek_gpu_run *x, const ek_gpu_matrix *m);
 ek_gpu_parts ek_gpu_queries_of(const ek_gpu_run *x, const ek_layer_config *l);
@@ -44,7 +45,7 @@ static inline CUdeviceptr ek_gpu_at_part(CUdeviceptr y, ek_gpu_range p)
 /* Whether the columns that m reads go as records: whole groups, of a size that the kernels write everywhere. Otherwise
  * they go as floats. */
 bool ek_gpu_goes_as_records(const ek_gpu_run *x, const ek_gpu_matrix *m);
-/* Records of n rows of m's inputs, at `at`, and the part of them that is written here. */
+/* Records of n rows of m's inputs at `at`, and the part of them that this device writes. */
 ek_gpu_input ek_gpu_records_for(const ek_gpu_matrix *m, CUdeviceptr at, int n);
 ek_cuda_acts ek_gpu_part_of_records(const ek_cuda_acts *all, ek_gpu_range p);
 
@@ -57,8 +58,8 @@ void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e);
 
 /* The rows of hidden_size at x->buf.y, of which each device has its outputs. */
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n);
-/* Whether n rows of y may be computed whole on all devices instead, which is less work where they are few: then what
- * is exchanged in front and behind goes to landings of its own. */
+/* Whether all devices may compute n rows of y whole instead, which is faster for few rows. The exchanges before and
+ * after it then have landings of their own. */
 bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n);
 /* The rows of logits. */
 void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n);

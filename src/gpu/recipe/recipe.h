@@ -46,7 +46,7 @@ typedef enum ek_gpu_section {
     EK_GPU_KEYS,      /* a layer for which all rows make keys only */
     EK_GPU_LAYER,     /* a layer; in the tail, when other rows leave: from its queries on */
     EK_GPU_HEAD,
-    EK_GPU_DRAFT_FIRST, /* of a drafter: once per draft */
+    EK_GPU_DRAFT_FIRST, /* for a drafter: once per draft */
     EK_GPU_DRAFT_BEGIN, /* feeding a token */
     EK_GPU_DRAFT_END    /* finding the next token */
 } ek_gpu_section;
@@ -57,7 +57,7 @@ typedef struct ek_gpu_subject {
     int want;     /* EK_GPU_BEGIN: number of rows with logits, which need more work; else 0 */
     bool drops;   /* the layer before the last that owns keys: rows without logits leave after it */
     bool tail;    /* the rows are those with logits, and some rows have none */
-    /* Of the layer's list: attention finishes queries, and with `single` stores keys; prompt: there are tiles of
+    /* By the layer's list: attention finishes queries, and with `single` stores keys; prompt: there are tiles of
      * prompts. */
     bool finishes, single, prompt;
 } ek_gpu_subject;

@@ -1,4 +1,4 @@
-/* The pass, and the sections of it that recipes are written for. */
+/* The forward pass, and its sections, each of which has a recipe. */
 #ifndef EK_GPU_RECIPE_SECTIONS_H
 #define EK_GPU_RECIPE_SECTIONS_H
 

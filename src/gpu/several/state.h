@@ -19,7 +19,7 @@ struct ek_ranks {
     int min_microbatch;        /* for tests; 0: the default */
     uint64_t turns;            /* for tests: steps whose sequences went through the devices in turns */
     uint64_t prompts_ahead;    /* for tests: steps with prompts begun before the previous step ended */
-    ek_gpu_run *run[EK_RANKS]; /* for tests: by outputs, the latest executor's */
+    ek_gpu_run *run[EK_RANKS]; /* for tests: the latest executor by outputs */
     char text[1024];
 };
 
@@ -40,8 +40,8 @@ ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s);
 
 /* Bytes of whole pages, if the part of `own` bytes per kind takes at most `room`. */
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room);
-/* The same for device i's part of pages, in the share of its free bytes that a step, a drafter and towers leave to keys
- * and values, within its limit. An executor's `room` is such a share already, so it is no argument. */
+/* The bytes of device i's part of pages. A step, a drafter and towers come first, and its limit holds. An executor's
+ * `room` is such a number already, so it is no argument. */
 double ek_ranks_room(const ek_ranks *r, int i);
 /* Sets r->place by ek_fit_plan, and the bytes that the devices keep. gpu: the devices. */
 ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_fit_opts *o);

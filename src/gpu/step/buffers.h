@@ -20,7 +20,7 @@ typedef struct ek_gpu_buffers {
     CUdeviceptr logits; /* logits, and the data of draws: */
     CUdeviceptr best, draw, digest, bad, token, block_max, leaf_sums, sorted;
     CUdeviceptr hidden; /* f32 [max_logits][hidden_size], with a drafter: the last x of rows with logits */
-    /* Of a drafter's run: f32 [rows][2 x backbone_hidden_size], embedding and state; int32: centroids. */
+    /* For a drafter's run: f32 [rows][2 x backbone_hidden_size], embedding and state; int32: centroids. */
     CUdeviceptr fed, chosen;
     CUdeviceptr pages[EK_PAGE_KINDS];
     size_t page_bytes[EK_PAGE_KINDS];

@@ -17,8 +17,7 @@ typedef struct ek_gpu_neighbours {
     ek_gpu_run *front, *behind, *last; /* the devices with the previous layers, the next layers, the last layers */
     const float *given;                /* pinned: rows from the host's layers, before the first device */
     CUevent taken;                     /* recorded when the rows of the previous device are copied */
-    uint64_t drawn; /* the step, or piece of one, by the last device's count, whose draws, and those of steps in front
-                       of it, the rows of this step follow */
+    uint64_t drawn; /* the last step or microbatch, by the last device's count, whose draws this step's rows follow */
 } ek_gpu_neighbours;
 
 /* For a device with some outputs of every layer (gpu/recipe/exchange.h, gpu/several/peers.c). */

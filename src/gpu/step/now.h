@@ -28,7 +28,7 @@ ek_err ek_gpu_block_take(ek_gpu_block *b, size_t bytes, void **host, CUdeviceptr
 /* The rows of a step that go through a layer together, and the work lists of their attention (gpu/step/step.h). */
 
 /* The attention of a set of rows in layers of one kind. Tiles of few queries go in waves that fit the memory of the
- * segments; those of prompts in one launch. Addresses are in the step's block. */
+ * segments; tiles of prompts go in one launch. Addresses are in the step's block. */
 typedef struct ek_gpu_wave {
     CUdeviceptr tiles, items;
     int n_tiles, n_items;
@@ -47,35 +47,34 @@ typedef struct ek_gpu_list {
     int n_prompt, levels, n_cut, part; /* n_cut 0: whole tiles */
 } ek_gpu_list;
 
-/* Rows that go through a layer together: all of a step, or those that want logits. */
+/* Rows that go through a layer together: all rows of a step, or those with logits. */
 typedef struct ek_gpu_set {
     int n;
     CUdeviceptr place; /* ek_cuda_place */
     CUdeviceptr cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
-    CUdeviceptr turns[EK_KIND_COUNT]; /* where the host has made both (ek_gpu_make_turns) */
+    CUdeviceptr turns[EK_KIND_COUNT]; /* the buffer, if the host made both (ek_gpu_make_turns) */
     ek_gpu_list list[EK_KIND_COUNT];
 } ek_gpu_set;
 
-/* What a run knows of the step at hand. Addresses are in its block. */
+/* A run's knowledge of the current step. Addresses are in its block. */
 typedef struct ek_gpu_now {
     ek_gpu_set all, tail; /* tail: used where some rows want no logits */
     int n_want, first_logits, n_draws, first_draw;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
-    const int32_t *table_host[EK_KIND_COUNT]; /* what `table` is a copy of */
+    const int32_t *table_host[EK_KIND_COUNT]; /* the source of the copy in `table` */
     int64_t ld_table;                         /* entries of a sequence in the tables */
-    CUdeviceptr table_id, table_want; /* rows of the table of per-layer embeddings, of all and of those that want
-                                         logits */
-    CUdeviceptr from, n_token;        /* of a draft: int32 per row: its row of `hidden`; tokens drafted so far */
-    size_t first_mask;                /* where the masks begin */
-    bool masks, edits, weighs, chooses, draws_all, sorts; /* which kernels of sampling are needed */
-    bool digests;                                         /* some row's is asked for */
+    CUdeviceptr table_id, table_want; /* rows of per-layer embeddings, for all rows, and for those with logits */
+    CUdeviceptr from, n_token;        /* for a draft: int32 per row: its row of `hidden`; tokens drafted so far */
+    size_t first_mask;                /* offset of the masks */
+    bool masks, edits, weighs, chooses, draws_all, sorts; /* the kernels of sampling that are needed */
+    bool digests;                                         /* some row's digest is requested */
 } ek_gpu_now;
 
 /* Host memory in which lists and draws of a step are made. */
 typedef struct ek_gpu_lists_memory {
     ek_scratch limits; /* for ek_pass_check */
     ek_attn_row *row[2][EK_KIND_COUNT];
-    ek_cuda_attn_tile *tiles; /* of a list while it is made */
+    ek_cuda_attn_tile *tiles; /* for the list that is being made */
     ek_cuda_attn_item *items;
     int max_tiles, max_items;
     int64_t max_ld_table;       /* entries of a sequence in the tables of any step */
@@ -84,7 +83,7 @@ typedef struct ek_gpu_lists_memory {
     ek_sampler *sampler;
     int32_t *seen; /* per token: its entry in the list of counts, + 1; zero between draws */
     bool *shown;   /* rows of logits to bring back; behind them, rows that a draw has */
-    ek_row *rows;  /* [max_rows], of a drafter, whose rows are requests */
+    ek_row *rows;  /* [max_rows], for a drafter, whose rows are requests */
     ek_seq *seqs;
 } ek_gpu_lists_memory;
 

@@ -1,4 +1,4 @@
-/* What an executor has of one device: a struct for each subject. */
+/* An executor's data on one device: a struct per subject. */
 #ifndef EK_GPU_STEP_RUN_H
 #define EK_GPU_STEP_RUN_H
 
@@ -28,7 +28,7 @@ struct ek_gpu_run {
     ek_gpu_neighbours near;
     ek_gpu_exchanges exchange;
     ek_gpu_run *drafter; /* NULL: none */
-    ek_gpu_run *target;  /* of a drafter's run, whose rows are requests; NULL else */
+    ek_gpu_run *target;  /* for a drafter's run, whose rows are requests; else NULL */
     ek_err pending;      /* no step begins any more */
     char pending_text[512];
 };

@@ -49,7 +49,7 @@ struct ek_gpu_tower {
     ek_gpu_run run; /* products use only its scratch memory */
     size_t acts_bytes, parts_bytes;
     ek_gpu_writer writer;
-    const ek_gpu_input *read; /* the rows whose records are written */
+    const ek_gpu_input *read; /* the rows from which the records were written */
 };
 
 /* --- memory and weights (weights.c) */
@@ -147,7 +147,7 @@ typedef struct ek_gpu_conformer {
     ek_gpu_matrix conv[2], input, output, embed;
     CUdeviceptr conv_norm[2], bias;
     ek_gpu_conformer_layer *layer;
-    /* Of the clip: n rows, one per token. */
+    /* For the clip: n rows, one per token. */
     int frames, half, n;                            /* half: rows after the first convolution */
     CUdeviceptr mel, window[2], map[2];             /* [frames][bins]; inputs and outputs of the convolutions */
     CUdeviceptr h, y, heads, o, wide;               /* rows; wide: four times as wide */

@@ -51,7 +51,7 @@ void ek_gpu_rows_wanted(const void *arg, const ek_item *it, int *first, int *n);
 /* The complement for the host: only routers and experts. arg is not read. */
 void ek_gpu_experts_wanted(const void *arg, const ek_item *it, int *first, int *n);
 
-/* EUNSUPPORTED with the reason if a model cannot be divided among so many devices. */
+/* EUNSUPPORTED with the reason if a model cannot be divided among this many devices. */
 ek_err ek_gpu_shard_check(const ek_model *m, int ranks);
 
 /* The same for a drafter, which is whole on one device and reads all keys. */

@@ -77,15 +77,15 @@ struct ek_gpu {
     CUdeviceptr block[EK_GPU_BLOCKS]; /* all weights, in one block, or in several if the device bounds a block */
     size_t block_bytes[EK_GPU_BLOCKS], bytes;
     int n_blocks;
-    double max_bytes;                              /* maximum bytes of the device; 0: the free memory */
-    double kept_step, kept_keys;                   /* bytes planned besides the weights; 0: unknown */
-    double kept_rest;                              /* bytes for a drafter's weights and towers */
-    int levels, float_levels;                      /* of the stacks of ek_product_*_tile and of ek_product_*_many */
-    ek_gpu_kernel kernel[EK_GPU_KERNELS];          /* hash table by name */
-    ek_err err;                                    /* the first error of queuing; later launches do nothing */
-    double reserved;                               /* bytes that executors leave to towers */
-    ek_gpu *drafter;                               /* NULL: none */
-    ek_gpu *target;                                /* of a drafter, on the same device */
+    double max_bytes;                     /* maximum bytes of the device; 0: the free memory */
+    double kept_step, kept_keys;          /* bytes planned besides the weights; 0: unknown */
+    double kept_rest;                     /* bytes for a drafter's weights and towers */
+    int levels, float_levels;             /* depths of the stacks of ek_product_*_tile and of ek_product_*_many */
+    ek_gpu_kernel kernel[EK_GPU_KERNELS]; /* hash table by name */
+    ek_err err;                           /* the first error of queuing; later launches do nothing */
+    double reserved;                      /* bytes that executors leave to towers */
+    ek_gpu *drafter;                      /* NULL: none */
+    ek_gpu *target;                       /* of a drafter, on the same device */
     ek_err (*prove)(ek_gpu *g, const ek_model *m); /* ek_gpu_driver.prove */
     ek_rope_position position;                     /* of a drafter */
     float draft_cost;

@@ -14,8 +14,8 @@ void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d);
 /* Fills only the layouts in g->w, and g->bytes, from the model's sizes; takes no memory. */
 ek_err ek_gpu_upload_plan(ek_gpu *g);
 /* Fills g->w. Layouts and kernels of all matrices are checked before memory is taken. A deferred model that is not
- * packed is read some layers at a time, only the wanted rows of matrices (NULL: all), and nothing of it stays in host
- * memory. */
+ * packed is read some layers at a time, and only the wanted rows of matrices (NULL: all); none of its weights stay in
+ * host memory. */
 ek_err ek_gpu_upload(ek_gpu *g, const ek_rows_wanted *wanted);
 /* Device memory that weights of Form Q pass through during the upload: EK_GPU_BUFFER bytes, or a panel if that is more.
  */

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* The kind of both sockets. Where there are none of messages, every message has one size, and is taken whole. */
+/* The kind of both sockets. On systems without sockets of messages, every message has one size and is read whole. */
 #ifdef __linux__
 #define EK_ASK_SOCKET SOCK_SEQPACKET
 #else

@@ -11,7 +11,7 @@
 
 /* The memory of ek_desk. A new one costs more than everything else of a helper's work, because the system makes its
  * pages one by one. A desk of usual size therefore stays with its helper and is zeroed between two files. */
-enum { EK_DESK_KEPT = 8 << 20 /* bytes: a photograph, and 1,120 tokens of it */ };
+enum { EK_DESK_KEPT = 8 << 20 /* bytes: a photograph, and its 1,120 tokens */ };
 
 typedef struct ek_shared_desk {
     int fd; /* -1: there is none */

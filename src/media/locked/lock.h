@@ -19,8 +19,8 @@ typedef struct ek_lock {
     bool helper;   /* it sandboxes its children itself (ek_lock_decoder): no time, memory, filter and parent here */
 } ek_lock;
 
-/* EUNSUPPORTED where what reads a stranger's file cannot be locked up: it is not read there. Linux locks up any
- * program, macOS a helper alone, whose decoders need neither files nor libraries any more. */
+/* EUNSUPPORTED if a program that reads an untrusted file cannot be locked up: the file is then not read. Linux can lock
+ * up any program, macOS only a helper, whose decoders need neither files nor libraries any more. */
 ek_err ek_lock_check(bool helper);
 
 int ek_lock_landlock(void);

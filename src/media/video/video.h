@@ -1,8 +1,8 @@
 /* Video files, read by the operator's ffmpeg: frames with their times in seconds.
  *
- * This code recognises a file's kind by its first bytes and tells ffmpeg which reader to use. ffmpeg never looks for a
- * reader itself, so that lists of other files or addresses (HLS, DASH, concat, subtitles) are not read. It runs in a
- * sandbox over one file, and ends with the request (media/locked/child.h). Its output is untrusted. Any thread. */
+ * This code recognises a file's kind by its first bytes and gives ffmpeg the name of the reader. ffmpeg never looks for
+ * a reader itself, so that lists of other files or addresses (HLS, DASH, concat, subtitles) are not read. ffmpeg runs
+ * in a sandbox over one file, and ends with the request (media/locked/child.h). Its output is untrusted. Any thread. */
 #ifndef EK_MEDIA_VIDEO_H
 #define EK_MEDIA_VIDEO_H
 

@@ -1,15 +1,16 @@
-/* Near attention: a query sees its own key and the few before it, and how far each lies back enters the score by a
- * vector of its own. Audio towers' attention.
+/* Near attention: a query sees its own key and the few before it, and each distance has a vector that enters the score.
+ * Audio towers use it.
  *
- * For a query at position i of a clip, and each head of it: keys j = max(0, i - span + 1) .. i.
- *     s_j = q k_j + q rel[i - j]: 16 lanes; lane l takes elements l, l + 16, … by fma from +0, of k_j in ascending
- *           order, then of rel likewise; lanes are added 8, 4, 2, 1 apart; an absent element changes nothing
- *     s_j = cap tanh(s_j / cap), by ek_tanh and a true division
- *     e_j = exp(s_j - max s), by ek_exp; total = sum of e_j in ascending j from +0; w_j = e_j / total
- *     o[d] = sum of w_j v_j[d] by fma in ascending j from +0
- * The result depends on the rows of the clip up to i alone; queries are independent of one another, so that any order
- * and any cut of them is the same.
- * Formula: transformers, Gemma4AudioAttention, whose blocks, padding and shifts come to exactly this. */
+ * For a query at position i of a clip, and each head: keys j = max(0, i - span + 1) .. i.
+ *
+ * s_j = q k_j + q rel[i - j]: 16 lanes; lane l takes elements l, l + 16, … by fma from +0, of k_j in ascending order,
+ * then of rel likewise; lanes are added 8, 4, 2, 1 apart; an absent element changes nothing. s_j = cap tanh(s_j / cap),
+ * by ek_tanh and a true division. e_j = exp(s_j - max s), by ek_exp; total = sum of e_j in ascending j from +0; w_j =
+ * e_j / total. o[d] = sum of w_j v_j[d] by fma in ascending j from +0.
+ *
+ * The result depends only on the rows of the clip up to i. Queries are independent of one another, so any order and any
+ * division of them gives the same result. Formula: transformers, Gemma4AudioAttention; its blocks, padding and shifts
+ * give exactly this. */
 #ifndef EK_OPS_ATTN_NEAR_H
 #define EK_OPS_ATTN_NEAR_H
 

@@ -14,7 +14,7 @@ typedef struct ek_tensors_call {
 } ek_tensors_call;
 
 /* A tile of the scheduler: its KV head, its first query (row * ratio + head within the KV head's group), and the
- * absolute positions that are visible to each query but for the mask. */
+ * absolute positions that each query sees if no mask hides them. */
 typedef struct ek_tensors_tile {
     int64_t b, kv_head, first;
     int n_q;

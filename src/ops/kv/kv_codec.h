@@ -76,7 +76,7 @@ static inline size_t ek_kv_groups(ek_kv_format f, int dim)
 /* Planes of a code of less than 8 bits, by width: a bit of the format's bits each. */
 enum { EK_KV_MAX_PLANE = 4 };
 
-/* Dims of a token's values in planes: rows begin at whole bytes, and vectors read 32 of them. */
+/* The padded dims of a token's values in planes: rows begin at whole bytes, and vectors read 32 dims. */
 static inline size_t ek_kv_padded(int dim)
 {
     return (size_t)(dim + 31) / 32 * 32;
@@ -182,7 +182,7 @@ static inline int ek_kv_v_code(ek_kv_format f, const uint8_t *v, int dim, int sl
     return code;
 }
 
-/* EK_KV_ROTATED: the largest code of a format, and where one lies among those of its part. */
+/* EK_KV_ROTATED: the largest code of a format, and the offset of a code among those of its part. */
 static inline int ek_kv_int_max(ek_kv_format f)
 {
     return ek_kv_codecs[f].bits == 16 ? 2047 : 127;

@@ -84,10 +84,10 @@ typedef struct ek_act_form {
     int group; /* activations that share a scale: 32 or 64, at most the weights' group; PLANES: as planned */
 } ek_act_form;
 
-/* Lays out an n x k matrix of a type; data stays NULL. Activations of one limb, in groups of 16 or 32
- * for weights in groups of that, else 64. EINVAL with both shapes where the type cannot hold it
- * (k is not whole blocks, n or k outside [1, EK_LINEAR_MAX]), EUNSUPPORTED for a group that has no
- * kernel; such a type can still be planned as F32 and packed widened. */
+/* Lays out an n x k matrix of a type; data stays NULL. Activations have one limb, in groups of 16 or 32 for weights in
+ * groups of 16 or 32, else 64. EINVAL with both shapes if the type cannot hold the matrix (k is not whole blocks, n or
+ * k outside [1, EK_LINEAR_MAX]). EUNSUPPORTED for a group without a kernel; such a type can still be planned as F32 and
+ * packed widened. */
 ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_type *type);
 /* Replaces the plan's activation form; call it at most once, after the plan. EINVAL if w is not Form Q or has no such
  * form. The effect of each form on a model's answer: docs/NUMERICS.md 10. */
@@ -96,7 +96,7 @@ ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts);
 /* The first panel of a node of the pool, whose threads decide the division; w->n_panels for the node after the last. A
  * product's tasks go to the threads of their node first. */
 int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node);
-/* A matrix of one node's panels alone, for a reader of those. */
+/* A matrix of one node's panels alone. */
 ek_linear ek_linear_of_node(const ek_linear *w, int node);
 
 /* Packs all rows of src as rows [row, row + src->n) of w. Rows may be packed in any order, and by

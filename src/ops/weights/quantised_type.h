@@ -45,7 +45,7 @@ const ek_weight_type *ek_weight_type_minifloat(ek_minifloat kind);
 /* fp8 of elements F8_E4M3 or F8_E5M2 and scales F32, F16 or BF16; NULL for others. */
 const ek_weight_type *ek_weight_type_fp8(ek_dtype elements, ek_dtype scales);
 
-/* All of both; those of bf16 come last, for --weights 8. */
+/* All types of both kinds; those of bf16 come last, for --weights 8. */
 enum { EK_MINIFLOAT_TYPES = EK_MINIFLOATS + 6, EK_MINIFLOAT_BF16 = EK_MINI_MXFP8 };
 extern const ek_weight_type ek_minifloat_types[EK_MINIFLOAT_TYPES];
 
@@ -88,7 +88,7 @@ unsigned ek_f32_e8m0(float x); /* the power of two nearest to x >= 0 in the loga
 extern const int8_t ek_iq4_values[16];
 extern const int8_t ek_e2m1_doubled[16]; /* E2M1 times 2: 0, .5, 1, 1.5, 2, 3, 4, 6 and the same negated */
 
-/* 2^(e - 128): half of what E8M0 says, for doubled E2M1. e = 0 and 1 are subnormal. */
+/* 2^(e - 128): half of E8M0's value, for doubled E2M1. e = 0 and 1 are subnormal. */
 static inline float ek_e8m0_half(uint8_t e)
 {
     return ek_bits_f32(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);

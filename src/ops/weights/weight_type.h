@@ -44,7 +44,7 @@ typedef enum ek_wscale {
 
 enum {
     EK_WEIGHT_PLANES = 4,   /* byte arrays a format may be spread over */
-    EK_UNPACK_WEIGHTS = 512 /* weights an unpack or load function is asked for at once; every block divides it */
+    EK_UNPACK_WEIGHTS = 512 /* weights that an unpack or load function handles per call; every block divides it */
 };
 
 struct ek_weight_data;
@@ -53,17 +53,17 @@ struct ek_weight_data;
  * if the type is biased. n <= EK_UNPACK_WEIGHTS. u has room for 8 codes more than n. A type of form PLANES is packed
  * with s NULL: the codes alone, of a codebook its indices. */
 typedef void ek_unpack_fn(const struct ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b);
-/* The scales that form PLANES stores, of the block that weight `first` lies in: d[0] and, if biased, d[1] as f16 (d and
- * dmin, or s and b of SCALE_PLAIN); of each group a byte to sc (e of E8M0, the byte of E4M3; 255 is no number) and, of
- * U8 alone, one to m. */
+/* The scales that form PLANES stores, for the block with weight `first`: d[0] and, if biased, d[1] as f16 (d and dmin,
+ * or s and b of SCALE_PLAIN); for each group a byte to sc (e of E8M0, the byte of E4M3; 255 means NaN) and, only for
+ * U8, one to m. */
 typedef void ek_subscales_fn(const struct ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m);
 /* The same as ek_unpack_fn for a float format, any range of n <= EK_UNPACK_WEIGHTS: the values, widened exactly. */
 typedef void ek_load_fn(const struct ek_weight_data *w, int row, int first, int n, float *out);
 
 typedef struct ek_weight_type {
     const char *name;           /* in the numerics id: "bf16", "q4.64" */
-    ek_wform form;              /* what it is packed as: decides the kernels */
-    int bits, group, zero;      /* of a code as stored; weights that share a scale. 0: a float format */
+    ek_wform form;              /* the packed form, which decides the kernels */
+    int bits, group, zero;      /* bits of a stored code; weights that share a scale. 0: a float format */
     const int8_t *book;         /* a codebook's 2^bits values c; its codes are u = c + zero. NULL: none */
     bool biased;                /* has a bias per group */
     ek_dtype stored;            /* of the elements, or of scales and biases, in the file */
@@ -86,11 +86,11 @@ typedef struct ek_weight_type {
 typedef struct ek_weight_data {
     const ek_weight_type *type;
     int n, k;
-    int64_t row;                            /* of the planes: where row 0 lies */
+    int64_t row;                            /* row 0's number in the planes */
     const uint8_t *plane[EK_WEIGHT_PLANES]; /* all NULL: weights without values (synthetic models) */
     int groups; /* ops/weights/quantised_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
     int across; /* ops/weights/quantised_type.h: rows of the tensor where its words lie across rows */
-    float gain; /* NVFP4: what all scales are multiplied with; 0 is 1 */
+    float gain; /* NVFP4: the factor of all scales; 0 means 1 */
     int tile_rows, tile_k; /* fp8: rows and inputs that share a scale; 0: all */
 } ek_weight_data;
 
@@ -106,7 +106,7 @@ ek_err ek_weight_type_affine(const ek_weight_type **out, int bits, int group, ek
 
 size_t ek_weight_row_bytes(const ek_weight_type *t, int k); /* over all planes */
 
-/* Where a row starts in a plane, for formats whose rows lie one after the other. */
+/* The address of a row in a plane, for formats whose rows lie one after the other. */
 static inline const uint8_t *ek_weight_plane_row(const ek_weight_data *w, int plane, int row)
 {
     return w->plane[plane] + (size_t)(w->row + row) * (size_t)(w->k / w->type->block) * w->type->block_bytes[plane];

@@ -25,7 +25,7 @@ INLINE vf v_scale(vf p, vi n)
     return v_as_float(vi_add(v_bits(p), vi_shl(n, 23)));
 }
 
-/* exp(s) for s <= 0 or -inf: the last step in two where the result may be denormal, as ek_ldexp. */
+/* exp(s) for s <= 0 or -inf: the last step is done in two if the result may be denormal, as in ek_ldexp. */
 INLINE vf v_exp_below(vf s)
 {
     vi n;

@@ -55,7 +55,7 @@ INLINE void v_store(float *p, vf x)
 {
     V_(storeu_ps)(p, x);
 }
-/* Of each 16 bits the lower byte, the upper byte, as signed 16 bits. */
+/* The lower byte, or the upper byte, of each 16 bits, as signed 16 bits. */
 INLINE vi vi_low_bytes(vi a)
 {
     return V_(srai_epi16)(V_(slli_epi16)(a, 8), 8);
@@ -97,7 +97,7 @@ INLINE void v_load_bf16_pair(const uint16_t *p, vf x[2])
     x[1] = v_as_float(vi_and(both, vi_set1((int)0xffff0000u)));
 }
 
-/* Sums of 16 lanes, of which v_add_lanes adds those 8 apart: 4, 2, 1 apart. */
+/* The sum of 16 lanes, after v_add_lanes has added those 8 apart: 4, 2, 1 apart. */
 INLINE float v_add_eight(__m256 s8)
 {
     __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));

@@ -13,13 +13,13 @@ typedef struct ek_edit {
     int64_t keep;                   /* number of latest uses, or latest turns with thoughts, to keep */
     int64_t at_least;               /* minimum saving in tokens; otherwise nothing is changed */
     bool inputs;                    /* also clears inputs of calls */
-    const json_t *inputs_of;        /* only of these tools; NULL: of all. A reference, like the next */
+    const json_t *inputs_of;        /* only uses of these tools; NULL: of all. A reference, like the next */
     const json_t *excluded;         /* names of tools to leave alone; NULL: none */
     int n_cleared;                  /* result: cleared items */
     int64_t n_tokens;               /* result: saved tokens */
 } ek_edit;
 
-enum { EK_EDITS_MAX = 8, EK_EDIT_NAMES_MAX = 1024 }; /* of a request; of each list of one */
+enum { EK_EDITS_MAX = 8, EK_EDIT_NAMES_MAX = 1024 }; /* maximum edits of a request, and names in each list of an edit */
 
 /* ek_api_request.context. */
 typedef struct ek_context {

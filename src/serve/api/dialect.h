@@ -19,7 +19,7 @@
 typedef struct ek_api_request {
     ek_conversation conversation; /* freed once the prompt is made */
     json_t *tools;                /* declarations, in the template's form, of callable tools; NULL: none */
-    json_t *declared;             /* the part of tools at the prompt's beginning; NULL: all of them */
+    json_t *declared;             /* the tools that are declared at the prompt's beginning; NULL: all of them */
     json_t *by_name;              /* used by serve/api/tools.c */
     bool tools_change;            /* the conversation adds or removes tools */
     ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
@@ -73,19 +73,19 @@ typedef struct ek_api_limits {
     int ctx_tokens;                      /* prompt and reply together */
     struct ek_response_store *responses; /* stored responses and conversations; NULL: none */
     uint64_t owner;                      /* owner of the objects that this request stores and continues */
-    const ek_chat_media *media;          /* what the model takes beside text; NULL: nothing */
-    const char *identity;                /* of the arithmetic: streams resume only with the same one; NULL: "" */
-    const struct ek_model_card *card;    /* the model's; NULL: paths that describe the model are not served */
-    const char *method, *path, *target;  /* for dialects with several paths; NULL: POST, the dialect's path, "" */
-    const ek_api_summary *summary;       /* given at the second reading of a body; NULL: the first reading */
-    int64_t now;                         /* seconds since 1970, for replies of paths that generate nothing */
-    int max_messages;                    /* per continued conversation; 0: no limit */
-    int max_images;                      /* per request; 0: EK_MEDIA_MAX_IMAGES */
-    bool keep_forms;                     /* for a journal that can be replayed */
-    bool whole_calls;                    /* streams of chat completions send one delta per call */
-    bool receipts;                       /* replies can be signed here */
-    bool batch;                          /* a line of `evenkeel batch`: refuses fields that make runs differ */
-    bool resume;                         /* streams of one reply carry states even if the body does not ask */
+    const ek_chat_media *media;          /* the model's inputs besides text; NULL: none */
+    const char *identity;               /* name of the arithmetic: a stream resumes only with the same name; NULL: "" */
+    const struct ek_model_card *card;   /* the model's; NULL: paths that describe the model are not served */
+    const char *method, *path, *target; /* for dialects with several paths; NULL: POST, the dialect's path, "" */
+    const ek_api_summary *summary;      /* given at the second reading of a body; NULL: the first reading */
+    int64_t now;                        /* seconds since 1970, for replies of paths that generate nothing */
+    int max_messages;                   /* per continued conversation; 0: no limit */
+    int max_images;                     /* per request; 0: EK_MEDIA_MAX_IMAGES */
+    bool keep_forms;                    /* for a journal that can be replayed */
+    bool whole_calls;                   /* streams of chat completions send one delta per call */
+    bool receipts;                      /* replies can be signed here */
+    bool batch;                         /* a line of `evenkeel batch`: refuses fields that make runs differ */
+    bool resume;                        /* streams of one reply carry states even if the body does not ask */
     /* Counts n bytes of JSON, of this size, that are about to be read besides the body; n_new of them are not in the
      * body. ETOOLARGE, ENOMEM: do not read them. NULL: nothing is counted. */
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
@@ -131,13 +131,13 @@ typedef struct ek_api_reply {
     const uint64_t *seed; /* the drawn seed of a request without one, below 2^53; else NULL */
     const ek_turn_result *const *choices;
     ek_api_times times;            /* known when the last choice has finished */
-    bool says_stored, stored;      /* the body reports `stored`: all of it came from the store of replies */
-    const char *digest;            /* 16 hex digits over all choices; NULL unless asked for */
+    bool says_stored, stored;      /* whether the body reports `stored`: all of it came from the store of replies */
+    const char *digest;            /* 16 hex digits over all choices; NULL unless requested */
     const char *receipt;           /* JSON of signed receipts (receipts/receipt.h), known with the digest; NULL: none */
     void *own;                     /* ek_api_request.own */
     const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
     const ek_turn_opts *turn;      /* ek_api_request.turn */
-    ek_resume_marks *marks;        /* of a stream whose events carry states; NULL: none */
+    ek_resume_marks *marks;        /* for a stream whose events carry states; NULL: none */
 } ek_api_reply;
 
 /* The vendor whose clients use a dialect: headers, lists of models and errors differ. */
@@ -146,7 +146,7 @@ typedef enum ek_api_vendor { EK_API_OPENAI, EK_API_ANTHROPIC, EK_API_OLLAMA } ek
 typedef struct ek_dialect {
     ek_api_vendor vendor;
     const char *path;         /* POST */
-    const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
+    const char *id_prefix;    /* the beginning of a reply's id: "chatcmpl-" */
     bool binary;              /* the body is not JSON: parse counts its memory by limits->take and plan */
     bool by_path;             /* parse reads limits->method, path and target */
     bool decodes;             /* answer needs decoded pictures and sounds although nothing is generated */
@@ -194,8 +194,8 @@ typedef struct ek_dialect {
     void (*heartbeat_progress)(ek_buf *out, const ek_api_progress *p);
     /* Bytes that a client skips, so that proxies keep the connection. Also called before begin. */
     void (*heartbeat)(ek_buf *out);
-    /* Rewrites the error of a picture or sound that parse accepted and that turned out to be damaged or too large;
-     * parse does the same for those that it refuses. NULL: the sentence stays. */
+    /* Rewrites the error of a picture or sound that parse accepted and that turned out to be damaged or too large.
+     * parse itself rewrites the errors of its own refusals. NULL: the sentence stays. */
     ek_err (*refused)(ek_err err, ek_part_kind kind);
     /* The body of a reply with an error status; param and code may be NULL. */
     void (*error)(ek_buf *out, int status, const char *text, const char *param, const char *code);
@@ -235,7 +235,7 @@ uint64_t ek_api_reply_digest(const ek_api_reply *r);
 /* The prompt that a choice continues; first is the one that ek_api_prepare made. */
 const ek_turn_prompt *ek_api_prompt_of(const ek_api_request *r, const ek_turn_prompt *first, int choice);
 
-/* --- what dialects share --- */
+/* --- code that dialects share --- */
 
 /* Coding clients put a line "x-anthropic-billing-header:…" with a changing checksum before the first system text, so
  * that no prompt would begin like an earlier one. Removes the line from text, the first system text; true if it was
@@ -246,8 +246,8 @@ void ek_drop_billing_line(ek_conversation *c);
 /* Token counts of all choices together; each prompt counts once. */
 typedef struct ek_api_usage {
     int64_t prompt, cached, completion, reasoning;
-    int64_t images, sounds;           /* of prompt: tokens of pictures and of sounds */
-    int64_t images_kept, sounds_kept; /* the part of these that needed no encoding */
+    int64_t images, sounds;           /* tokens of pictures and of sounds in the prompts */
+    int64_t images_kept, sounds_kept; /* tokens of these that needed no encoding */
 } ek_api_usage;
 ek_api_usage ek_api_usage_of(const ek_api_reply *r);
 /* Appends ,"image_tokens":N,"cached_image_tokens":N if there are pictures, and the same for audio, to the prompt's

@@ -7,8 +7,9 @@
 
 /* Reads the members of a body, an object, which is borrowed. */
 typedef ek_err ek_body_reader_fn(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* An ek_dialect.parse: reads the body, leniently (clients send tool schemas with invalid escapes such as "\s"), and
- * gives it to read. EPARSE for a body that is not JSON, EINVAL for one that is no object, else what read returns. */
+/* An ek_dialect.parse: reads the body leniently (clients send tool schemas with invalid escapes such as "\s") and
+ * passes it to `read`. EPARSE for a body that is not JSON, EINVAL for JSON that is no object, else the result of
+ * `read`. */
 ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
                      ek_body_reader_fn *read);
 /* Reads JSON within a text of the body in the same way, after counting it. *out is a new reference, NULL after a
@@ -67,7 +68,7 @@ typedef enum ek_member_apis {
     EK_MEMBERS_OLLAMA_CHAT = 16,
     EK_MEMBERS_OLLAMA_GENERATE = 32,
     EK_MEMBERS_CONVERSATIONS = 64,
-    EK_MEMBERS_TOKENIZE = 128 /* with those of chat completions */
+    EK_MEMBERS_TOKENIZE = 128 /* together with the members of chat completions */
 } ek_member_apis;
 
 /* EINVAL with the name of a member that is unknown to this API, unless its value is null. */

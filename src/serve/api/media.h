@@ -39,7 +39,7 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
 
 /* --- between media.c and video.c --- */
 
-#define EK_VIDEO_FILE EK_PART_KINDS /* as a kind: a file whose frames become parts */
+#define EK_VIDEO_FILE EK_PART_KINDS /* a kind of its own: a file whose frames become parts */
 
 /* Whether `more` files of this kind may be added. */
 ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more, const ek_api_limits *limits);

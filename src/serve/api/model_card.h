@@ -5,18 +5,18 @@
 
 #include "model/model.h"
 
-enum { EK_SERVED_MAX = 64, EK_SERVED_BYTES = 256 }; /* further names; bytes of one, and of one that is asked for */
+enum { EK_SERVED_MAX = 64, EK_SERVED_BYTES = 256 }; /* further names; bytes of a name, also of a requested one */
 
 typedef struct ek_model_card {
     char *name;
-    char *names[EK_SERVED_MAX]; /* further ones; those of the server's lists first */
+    char *names[EK_SERVED_MAX]; /* further names; those of the server's lists come first */
     int n_names, n_listed;
     bool strict;        /* requests for another name are refused */
-    const char *format; /* of its files: "gguf" or "safetensors" */
+    const char *format; /* the format of its files: "gguf" or "safetensors" */
     char *weights;      /* their types, as the numerics id names them: "q8.64+q4.64", "bf16" */
     char digest[65];    /* 64 hex digits, others for another name, size, shape or format: no checksum of the bytes */
     int64_t size;       /* bytes of the files with weights; 0 for a model that has none */
-    int64_t modified;   /* seconds since 1970, of the newest of them, else of this call */
+    int64_t modified;   /* seconds since 1970: the time of the newest file, or of this call */
     uint64_t parameters;
     bool on_device;          /* weights lie on a device */
     bool image, audio;       /* it takes pictures, and sounds */
@@ -24,15 +24,15 @@ typedef struct ek_model_card {
     const ek_config *config; /* borrowed from the model */
 } ek_model_card;
 
-/* path: the model's, a folder or a file; what cannot be read of it is not said. ctx_tokens: of the engine.
- * The caller sets on_device. */
+/* path: the model's folder or file; unreadable properties are left out. ctx_tokens: the engine's. The caller sets
+ * on_device. */
 void ek_model_card_make(ek_model_card *card, const ek_model *model, const char *path, const char *name, int ctx_tokens);
-/* Further names, with commas between: those of the server's lists, and others; NULL: none. Beyond EK_SERVED_MAX they
- * are left out. */
+/* Adds further names, separated by commas: those of the server's lists, and others; NULL: none. Names beyond
+ * EK_SERVED_MAX are left out. */
 void ek_model_card_names(ek_model_card *card, const char *listed, const char *others);
 /* Is this one of its names? In any case, and with or without the tag "latest", as clients of Ollama write them. */
 bool ek_model_card_is(const ek_model_card *card, const char *name);
-/* EINVAL for a list of names that has an empty, a too long or too many of them. */
+/* EINVAL for a list with an empty name, a name that is too long, or too many names. */
 ek_err ek_served_check(const char *names);
 void ek_model_card_fini(ek_model_card *card); /* also of a zeroed one */
 

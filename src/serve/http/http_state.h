@@ -134,8 +134,8 @@ void ek_crowd_body_begins(ek_conn *c);
 void ek_crowd_body_grows(ek_conn *c, size_t n);
 /* Whether its large body arrives below ek_http_opts.min_body_rate. */
 bool ek_crowd_is_slow(const ek_conn *c, double now);
-/* Makes room for n more bytes of c's body: gives up the slowest and largest body, if it is much slower or larger than
- * c's, or has stalled. */
+/* Makes room for n more bytes of c's body: drops the slowest and largest body, if it is much slower or larger than c's,
+ * or has stalled. */
 bool ek_crowd_give_up_body(ek_conn *c, size_t n);
 
 /* http_reply.c */

@@ -16,8 +16,8 @@ ek_err ek_keys_open(ek_keys **out, const char *given, const char *path);
 /* Reads the file again; an error changes nothing. */
 ek_err ek_keys_reload(ek_keys *k);
 int ek_keys_count(const ek_keys *k);
-/* Whether this is a key; NULL is none. The time depends on the length of key alone, not on the number of right bytes.
- */
+/* Whether this is a key; NULL is none. The time depends on the length of `key` only, not on the number of right
+ * bytes. */
 bool ek_keys_allow(const ek_keys *k, const char *key);
 /* A number for a valid key, the same in every process, never 0; separates data that keys must not share. */
 uint64_t ek_keys_identity(const char *key);

@@ -19,7 +19,7 @@ ek_err ek_request_memory_open(void);
 /* EK_OK while the reserve is there or can be filled again; else ENOMEM, and no new request should begin. */
 ek_err ek_request_memory_check(void);
 
-/* A total that leaves room for everything else: an eighth of what is available, 64 MiB to 2 GiB. */
+/* A total that leaves room for everything else: an eighth of the available memory, 64 MiB to 2 GiB. */
 size_t ek_request_memory_default(void);
 /* Counts bytes that are about to be taken. held: bytes counted for the same request before. ETOOLARGE where both
  * together are more than the total; ENOMEM where others hold too much now, or the system or a control group would not

@@ -15,7 +15,7 @@
 enum { EK_JOURNAL_LINE_MAX = 256 << 20 }; /* bytes; longer lines are not read */
 
 typedef struct ek_journal_line {
-    int64_t lost;         /* above 0: the line only reports so many lost lines before it */
+    int64_t lost;         /* above 0: the line only reports this many lost lines before it */
     double time;          /* seconds since 1970, when the reply ended */
     const char *id;       /* of the reply; each of several choices has a line */
     const char *trace;    /* of the request (traceparent); NULL: none */

@@ -9,11 +9,10 @@
 
 #include <jansson.h>
 
-/* A tokenizer's vocabulary as the automaton of a grammar walks it: a trie of the tokens' bytes, sets of tokens that
- * are text and nothing else, and a cache of rows of allowed tokens. It belongs to a model and serves all its requests.
- *
- * Threads: any; a lock is held while a row is made. Memory is taken by the first ek_vocab_ready, never later: about
- * 30 MiB for a vocabulary of 262,144 tokens, 8 of them the cache. */
+/* A tokenizer's vocabulary in the form that the automaton of a grammar walks: a trie of the tokens' bytes, sets of
+ * tokens that are only text, and a cache of rows of allowed tokens. It belongs to a model and serves all its requests.
+ * Threads: any; a lock is held while a row is made. Memory is taken by the first ek_vocab_ready, never later: about 30
+ * MiB for a vocabulary of 262,144 tokens, 8 MiB of these for the cache. */
 
 typedef struct ek_vocab ek_vocab;
 
@@ -58,8 +57,7 @@ ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form,
 bool ek_grammar_reads(const json_t *tool, const ek_reply_form *form);
 void ek_grammar_close(ek_grammar *g);         /* NULL is fine */
 size_t ek_grammar_bytes(const ek_grammar *g); /* memory it holds; 0 for NULL */
-/* What was left out of schemas, where that may be: "#/properties/zip/pattern, get_weather#/not", visible ASCII; ""
- * where nothing was. */
+/* The omitted parts of schemas: "#/properties/zip/pattern, get_weather#/not", visible ASCII; "" if there are none. */
 const char *ek_grammar_ignored(const ek_grammar *g);
 
 /* A reply that is followed. One thread at a time. */
@@ -74,7 +72,7 @@ void ek_grammar_state_close(ek_grammar_state *s);
 /* Rows of allowed tokens for the reply so far and along a draft: as ek_mask.look of engine/engine.h. n_words: words
  * of a row; ids beyond the tokenizer are not allowed. */
 int ek_grammar_look(ek_grammar_state *s, const int32_t *draft, int n_draft, int n_words, uint64_t *row, bool *all);
-/* What it returns and says in all, without rows. */
+/* The result of ek_grammar_look and all[], without rows. */
 int ek_grammar_peek(ek_grammar_state *s, const int32_t *draft, int n_draft, bool *all);
 /* The token joined the reply. One that was not allowed ends the automaton: nothing is allowed after it. */
 void ek_grammar_accept(ek_grammar_state *s, int32_t token);

@@ -65,7 +65,7 @@ void ek_walk_fini(ek_walk *w);
 
 /* Adds the stacks that follow from `top` by the symbol to out. */
 void ek_walk_step(ek_walk *w, int32_t top, int symbol, ek_tops *out);
-/* out = all stacks that follow from those in `from` by the symbol. */
+/* out = all stacks that follow by the symbol from those in `from`. */
 void ek_walk_steps(ek_walk *w, const ek_tops *from, int symbol, ek_tops *out);
 
 struct ek_grammar_state {

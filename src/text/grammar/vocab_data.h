@@ -72,7 +72,7 @@ typedef enum ek_body { EK_BODY_JSON, EK_BODY_GEMMA, EK_BODY_COUNT } ek_body;
 /* Tokens of one form, such as a blank and small letters: a pattern's result for a kind of characters then holds for all
  * of them. */
 typedef struct ek_vocab_run {
-    uint16_t kind[3]; /* of the first character, of the second, and of all further ones */
+    uint16_t kind[3]; /* of the first character, the second, and all further ones */
     uint64_t *set;    /* [EK_VOCAB_RUN + 1] rows: tokens of at most that many characters */
     ek_byte_trie trie;
 } ek_vocab_run;

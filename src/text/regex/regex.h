@@ -36,16 +36,16 @@ typedef struct ek_regex {
     uint32_t *least;     /* [n_states]: characters to the nearest match */
 } ek_regex;
 
-/* The automaton of texts in which the pattern, n bytes of UTF-8, finds a match: of whole texts where it says ^ and $.
- * EINVAL with the character (from 1) and what is wrong or not supported there, or if nothing matches; ETOOLARGE beyond
- * the limits above, and beyond *left steps; the steps taken are subtracted from *left, also on failure. Memory while
- * the automaton is made: below 20 MiB. */
+/* The automaton of texts in which the pattern, n bytes of UTF-8, finds a match; ^ and $ stand for the ends of the text.
+ * EINVAL, if nothing matches, or with the wrong or unsupported part and its character (from 1). ETOOLARGE beyond the
+ * limits above, and beyond *left steps; the steps taken are subtracted from *left, also on failure. Memory while the
+ * automaton is made: below 20 MiB. */
 ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left);
 /* The same, but unsupported parts make the expression match more instead of failing: lookahead, lookbehind and word
  * boundaries are left out; properties and back references match anything. *cut is then set. cut NULL: as
  * ek_regex_open_within. */
 ek_err ek_regex_open_lenient(ek_regex **out, const char *pattern, size_t n, int64_t *left, bool *cut);
-/* The texts that both match. EINVAL if there are none; ETOOLARGE. */
+/* The texts that both automata match. EINVAL if there are none; ETOOLARGE. */
 ek_err ek_regex_and(ek_regex **out, const ek_regex *a, const ek_regex *b);
 void ek_regex_close(ek_regex *r); /* NULL is fine */
 size_t ek_regex_bytes(const ek_regex *r);
@@ -104,7 +104,7 @@ bool ek_pattern_may_come(const ek_pattern *p, int32_t state, uint32_t lo, uint32
  * length, up to `max`, to which every such text can follow and beyond which none can (at max: all can follow). -1 if
  * there is no such length, or if finding it needs more work. */
 int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int max);
-/* A number of characters of these kinds, up to `max`, of which any can follow; perhaps more can. */
+/* A number of characters, up to `max`, such that any characters of these kinds can follow; perhaps more can. */
 int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t kinds, int max);
 
 /* The pattern of a known `format` (date, time, date-time, uuid, ipv4), or NULL. */

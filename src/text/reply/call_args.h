@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* --- names of a tool's arguments that syntax alone cannot tell: the template writes names unquoted, whatever they
- * contain. Inside src/text. --- */
+/* --- names of a tool's arguments. Syntax alone cannot find their ends, because the template writes names unquoted,
+ * whatever they contain. Inside src/text. --- */
 
 /* Names, each with its colon, ascending by bytes. Immutable. */
 typedef struct ek_call_names {
@@ -95,7 +95,7 @@ bool ek_args_in_text(const ek_args *a);                 /* whether the text is b
 bool ek_args_done(const ek_args *a);                    /* whether the outermost container was closed */
 /* Takes the call's end marker: closes open containers. False if the call is bad. */
 bool ek_args_close(ek_args *a);
-/* Appends what the JSON written so far lacks to be an object. */
+/* Appends the text that completes the JSON written so far to an object. */
 void ek_args_closing(const ek_args *a, ek_buf *out);
 /* Ends a call without its marker: true only if it is not bad and nothing was left open. */
 bool ek_args_cut(ek_args *a);
@@ -154,7 +154,7 @@ static inline const ek_call_names *ek_args_known_names(const ek_args *a)
 /* Reads one character. */
 void ek_args_step(ek_args *a, char c);
 
-/* Holds the following bytes until the state decides what they are. */
+/* Holds the following bytes until the state decides their meaning. */
 void ek_args_begin_held(ek_args *a, int state);
 /* Decodes the held bytes in place, because they stood between JSON quotes. */
 void ek_args_decode_json(ek_args *a);

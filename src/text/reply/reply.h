@@ -126,7 +126,7 @@ typedef struct ek_answer_call {
     char *name;
     int index;      /* ek_reply_event.call */
     ek_buf args;    /* a JSON object; the beginning of one if the call was cut off */
-    ek_buf closing; /* of a truncated call: what args lacks to be a JSON object; else empty */
+    ek_buf closing; /* for a truncated call: the text that completes args to a JSON object; else empty */
 } ek_answer_call;
 
 /* A run of one kind, in the order of the answer. */
@@ -165,7 +165,8 @@ void ek_stop_close(ek_stop *s);
 
 /* Takes more text; appends to out the text that is certain to be visible. Returns -1, or the index of the matched
  * string: out then ends before the match, and all later text is ignored (the same index is returned again). The match
- * that ends first wins, of those the longest; the division of the text does not matter. s may be NULL: no strings. */
+ * that ends first wins, and among matches that end together the longest. The division of the text does not matter. s
+ * may be NULL: no strings. */
 int ek_stop_feed(ek_stop *s, const char *text, size_t n, ek_buf *out);
 /* The text ended, or something else interrupts it: appends the held-back text; nothing after a match. Later text is
  * searched separately. */
@@ -176,11 +177,11 @@ void ek_stop_end(ek_stop *s, ek_buf *out);
 
 /* The maximum that ek_call_repair builds from this text; linear time. */
 void ek_call_repair_scan(ek_json_size *out, const char *text, size_t n);
-/* Reads text that is nearly a JSON object, or one written as a JSON string: ends where the text is cut, in a string, a
- * number or a word too; commas before a closer; quotes '…' and quotes inside quotes; words of Python; keys and words
- * without quotes; values that are missing (null); closers that are missing, wrong or too many. The escapes are the
- * lenient reader's (json.h). A new reference to an object, or NULL where the meaning is not clear: a text that does not
- * begin with a brace, a key without a value, something behind the object, nesting beyond EK_JSON_DEPTH. Linear time. */
+/* Reads text that is nearly a JSON object, or one written as a JSON string. It repairs: a text that is cut off, also in
+ * a string, a number or a word; commas before a closer; quotes '…' and quotes inside quotes; words of Python; keys and
+ * words without quotes; missing values (null); closers that are missing, wrong or too many. The escapes are the lenient
+ * reader's (json.h). A new reference to an object, or NULL if the meaning is not clear: a text that does not begin with
+ * a brace, a key without a value, something behind the object, nesting beyond EK_JSON_DEPTH. Linear time. */
 json_t *ek_call_repair(const char *text, size_t n);
 
 #endif

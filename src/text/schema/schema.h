@@ -16,9 +16,9 @@ typedef struct ek_schema_opts {
 } ek_schema_opts;
 
 /* Compiles schema into g as node *root. Call it once per root, then ek_schema_finish. EINVAL with the place and the
- * keyword: "#/properties/zip: the keyword \"pattern\" is not supported"; ETOOLARGE. Lenient: only ETOOLARGE, for a
- * schema that has to be left out as a whole, possibly at the end. Time and memory are linear in the schema and in the
- * repetitions by references and by anyOf beside other keywords, up to the limits of graph.h. */
+ * keyword: "#/properties/zip: the keyword \"pattern\" is not supported"; ETOOLARGE. If lenient, the only error is
+ * ETOOLARGE: the schema has to be left out as a whole. Time and memory are linear in the schema and in the repetitions
+ * by references and by anyOf beside other keywords, up to the limits of graph.h. */
 typedef struct ek_schema_work ek_schema_work;
 ek_schema_work *ek_schema_begin(ek_graph *g);
 ek_err ek_schema_compile(ek_schema_work *w, const json_t *schema, const ek_schema_opts *opts, int32_t *root);

@@ -96,7 +96,7 @@ ek_err ek_schema_merge_all(ek_schema_work *w, const json_t *schema, const json_t
 ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
                               const json_t **out);
 
-/* Sets *types to the types that the schema allows: those it names, or those of its keywords; 0: all. */
+/* Sets *types to the types that the schema allows: those that it names, or those that its keywords imply; 0: all. */
 ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types);
 ek_err ek_schema_object(ek_schema_work *w, const json_t *schema, int32_t *out);
 ek_err ek_schema_array(ek_schema_work *w, const json_t *schema, int32_t *out);

@@ -67,8 +67,8 @@ void ek_encode_count(const ek_tokenizer *t, const char *text, size_t n, const si
 
 /* Decodes n ids like Hugging Face's batch decoding: pieces are joined, and a run of byte pieces that is not valid UTF-8
  * as a whole becomes one U+FFFD per byte. skip_special leaves special tokens out. Ids out of range and holes give
- * nothing. Appends to out. For streaming, feed ek_tokenizer_bytes to an ek_utf8_stream: the text is the same where it
- * is well-formed, and no text has to be taken back later. */
+ * nothing. Appends to out. For streaming, feed ek_tokenizer_bytes to an ek_utf8_stream: well-formed text is the same,
+ * and no text has to be taken back later. */
 void ek_decode(const ek_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, ek_buf *out);
 
 /* A streaming JSON reader for tokenizer.json, which is too large for a tree (Gemma 4: 262144 pieces and half a million

@@ -1,6 +1,6 @@
 /* Codes of 8 and 4 bits if a tile of queries takes two passes (attn_groups.h, which includes this), AVX2. The first
- * pass decodes a vector where it multiplies it, and stores it in the tile for the second pass. So conversions run
- * besides multiply-adds instead of before them, and queries that fit one pass need no tile. */
+ * pass decodes a vector, multiplies it, and stores it in the tile for the second pass. Conversions therefore run beside
+ * multiply-adds instead of before them, and queries that fit one pass need no tile. */
 #ifndef EK_OPS_X86_ATTN_CODES_256_H
 #define EK_OPS_X86_ATTN_CODES_256_H
 

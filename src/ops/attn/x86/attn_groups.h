@@ -11,8 +11,8 @@
 #include "ops/attn/attn_kernels.h"
 #include "ops/kv/kv_codec.h"
 
-/* Dims [d, d + 32) of values of n slots, to tile[n][VALUE_DIMS]; d is a multiple of 32, and dims after the last one may
- * be anything. s and b: of the first slot, stride apart. */
+/* Decodes dims [d, d + 32) of the values of n slots into tile[n][VALUE_DIMS]; d is a multiple of 32, and dims after the
+ * last one may be anything. s and b: of the first slot, stride apart. */
 APART void decode_values(const int bits, const uint8_t *v, int dim, int slot, int n, int d, const float *s,
                          const float *b, int stride, float *tile)
 {
@@ -108,7 +108,7 @@ typedef struct value_run {
     bool fresh;           /* o counts as +0 */
     float *o;
     ptrdiff_t ldo;
-    /* of codes that become this tile: */
+    /* the codes that become this tile: */
     const uint8_t *code;              /* of slot j, the first dim of 64; row bytes from slot to slot */
     const float *s, *b;               /* of its group, `groups` from slot to slot */
     int row, groups, group, in_group; /* group: its dims; those of it before the first dim */
@@ -273,7 +273,7 @@ INLINE void value_slots(const ek_attn_segment *segment, value_run r, int end, st
     }
 }
 
-/* Slots [from, to) of a page of values, whose first slot is `page` of the segment. */
+/* Adds slots [from, to) of a page of values, whose first slot is `page` of the segment. */
 INLINE void group_values_page(ek_attn_segment *segment, const ek_kv_codec c, size_t codes, const uint8_t *v, int page,
                               int from, int to, bool fresh, stream *ahead)
 {

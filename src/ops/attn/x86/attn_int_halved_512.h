@@ -51,7 +51,7 @@ static int own_products(const int16_t *x, int n)
     return (int)sum;
 }
 
-/* Adds four dims or tokens, y's in a and b, of EK_TILE queries whose codes begin at x; own: y_a * y_b. */
+/* Adds four dims or tokens of EK_TILE queries, whose codes begin at x; a and b have those of y; own: y_a * y_b. */
 INLINE void add_four(vi acc[EK_TILE][HALVED_COLS], vi own[HALVED_COLS], const vi *a, const vi *b, const int16_t *x,
                      ptrdiff_t stride, const bool halved)
 {
@@ -144,7 +144,7 @@ INLINE bool whole_page(const ek_attn_segment *segment, int p)
     return false;
 }
 
-/* Sums of two vectors of dims from d. As int_value_tile; what is carried lies in memory. */
+/* Sums of two vectors of dims from d, as in int_value_tile; carried sums lie in memory. */
 INLINE void halved_value_tile(const ek_kv_format f, const ek_attn_segment *segment, const weight_codes *w, int d)
 {
     const int dim = segment->head_dim, rows = rows_of_four(f);

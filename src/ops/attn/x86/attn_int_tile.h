@@ -27,8 +27,8 @@ typedef struct weight_codes {
 #include "ops/attn/x86/attn_int_halved_512.h"
 #endif
 
-/* R of ops/attn/attn_int.h where a block is whole vectors. Steps within a vector: a lane and its partner become their
- * sum and their difference. */
+/* R of ops/attn/attn_int.h for blocks of whole vectors. Steps within a vector: a lane and its partner become their sum
+ * and their difference. */
 INLINE void rotate_vectors(float *x, int dim, int n)
 {
     static const float sign[4][16] = {{1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1},
@@ -213,7 +213,7 @@ static void code_weights(ek_attn_segment *segment, size_t v_codes, weight_codes 
     }
 }
 
-/* Sums of codes of weights and values for cols vectors from dim d. Lanes after a row's end are read but kept apart. */
+/* Sums of codes of weights and values for cols vectors from dim d. Lanes after a row's end are read but not used. */
 INLINE void int_value_tile(const ek_kv_format f, int nq, int cols, const ek_attn_segment *segment,
                            const weight_codes *w, int first, int d)
 {

@@ -129,7 +129,7 @@ INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_segment *segm
     if (d < dim) value_tile(f, nq, 1, dim - d, segment, first, d);
 }
 
-/* Of keys j .. j + W - 1, those in [from, to). */
+/* The keys of j .. j + W - 1 that lie in [from, to). */
 INLINE vm visible(int j, int from, int to)
 {
     vi at = vi_add(vi_iota(), vi_set1(j));

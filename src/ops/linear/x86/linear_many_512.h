@@ -27,7 +27,7 @@ enum {
 typedef struct many_unit {
     _Alignas(64) uint8_t codes[UNIT * PANELS * EK_PANEL];
     _Alignas(64) unpacked_scales scale[UNIT / 16];
-    const uint8_t *next[PANELS]; /* what is unpacked next, `rest` bytes of each */
+    const uint8_t *next[PANELS]; /* the next bytes to unpack, `rest` bytes of each */
     ptrdiff_t rest, share;
 } many_unit;
 

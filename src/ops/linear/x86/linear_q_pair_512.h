@@ -19,8 +19,8 @@ typedef struct pair_next {
     ptrdiff_t line[65 / 4 + 1]; /* 0 for lines after a group's last: fetched twice, which costs less than a branch */
 } pair_next;
 
-/* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group of inputs from k. next: NULL, or
- * fetched instead of what lies ahead. */
+/* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group of inputs from k. next: NULL, or an
+ * address to prefetch instead of the following bytes. */
 INLINE void pair_dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *codes, ptrdiff_t second, const int8_t *const *row,
                      ptrdiff_t k, ptrdiff_t low, pair_ahead ahead, const pair_next *next, const int n, const bool q8,
                      const int a_group, const int limbs)
@@ -163,14 +163,14 @@ static void pair_run_tiles(const ek_linear *w, const ek_acts *x, int r0, int r1,
         if (pair_is_usual(w, a)) pair_tile(w, x, row, y, ldy, two, n, q8, a, l, true, false);                     \
         else pair_tile(w, x, row, y, ldy, two, n, q8, a, l, false, false);                                        \
     }
-/* Of the usual layout, for tiles in turn. */
+/* Functions for the usual layout, with tiles in turn. */
 #define TURN_FN(q8, a, l, n)                                                                                      \
     static __attribute__((noinline)) void turn_##q8##_##a##_##l##_##n(                                            \
         const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two)           \
     {                                                                                                             \
         pair_tile(w, x, row, y, ldy, two, n, q8, a, l, true, true);                                               \
     }
-/* Of one limb by rows, then of two. */
+/* Functions of one limb by rows, then of two. */
 #define PAIRS(q8, a)                                                                                              \
     PAIR_FN(q8, a, 1, 2) PAIR_FN(q8, a, 1, 3) PAIR_FN(q8, a, 1, 4) PAIR_FN(q8, a, 1, 5)                           \
     PAIR_FN(q8, a, 1, 6) PAIR_FN(q8, a, 1, 7) PAIR_FN(q8, a, 1, 8)                                                \

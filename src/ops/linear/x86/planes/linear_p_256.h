@@ -161,8 +161,8 @@ typedef struct planes_kind {
     {                                                                                                  \
         planes_tile(w, x, row, y, ldy, panel, last, n, b, k, a, plain, l);                             \
     }
-/* Of codes of b bits, or k: of a codebook, in A-groups of a; plain: with a scale per group and no bias. Decoded they
- * are of a kind. r1, r2: packed_rows. */
+/* Functions for codes of b bits (k: of a codebook) in A-groups of a; plain: with a scale per group and no bias. kind:
+ * the form of decoded codes. r1, r2: packed_rows. */
 #define PLANES_KIND(name, kind, b, k, a, plain, r1, r2)                                                \
     PLANES_FN(name, b, k, a, plain, 1, 1) PLANES_FN(name, b, k, a, plain, 1, 2)                        \
     PLANES_FN(name, b, k, a, plain, 1, 3)                                                              \
@@ -226,7 +226,7 @@ static void run_planes(const ek_linear *w, const ek_acts *x, int r0, int r1, flo
         if (r1 - r <= kind->packed_rows[w->limbs - 1]) {
             end = r1;
             for (int p = p0; p < p1; p++)
-                for (int i = r, n; i < end; i += n) { /* the second tile and those after it: from the caches */
+                for (int i = r, n; i < end; i += n) { /* the second tile and later ones read from the caches */
                     n = ek_tile_rows(end - i, w->limbs == 1 ? TILE : TILE_2);
                     kind->packed[w->limbs - 1][n - 1](w, x, i, y + p * EK_PANEL, ldy,
                                                       w->data + (size_t)p * w->panel_bytes,

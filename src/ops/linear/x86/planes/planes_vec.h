@@ -106,7 +106,7 @@ INLINE void p_scales(ek_wscale rule, bool biased, const p_block *b, int g, int o
     case EK_SCALE_E8M0: {
         vi e = P_(cvtepu8_epi32)(P_BYTES(b->at + out));
         vi normal = P_(slli_epi32)(P_(sub_epi32)(e, P_(set1_epi32)(1)), 23);
-        vi tiny = P_(sllv_epi32)(P_(set1_epi32)(0x00200000), e); /* of e below 2 the larger: normal is negative, or 0 */
+        vi tiny = P_(sllv_epi32)(P_(set1_epi32)(0x00200000), e); /* for e below 2: `normal` is negative then, or 0 */
         *s = v_as_float(P_(max_epi32)(normal, P_AND(tiny, P_(set1_epi32)(0x00600000))));
         return;
     }
@@ -118,7 +118,7 @@ INLINE void p_scales(ek_wscale rule, bool biased, const p_block *b, int g, int o
         *s = P_(mul_ps)(b->d, p_u8(at));
         *centre = P_(fmsub_ps)(zero, *s, P_(mul_ps)(b->dmin, p_u8(at + EK_PANEL)));
         return;
-    case EK_SCALE_E4M3: { /* sign and seven bits, where a binary16 has them */
+    case EK_SCALE_E4M3: { /* sign and seven bits in the positions of a binary16 */
         __auto_type h = P_HALF(slli_epi16)(P_HALF(cvtepi8_epi16)(P_BYTES(b->at + EK_PANEL * g + out)), 7);
         *s = P_(mul_ps)(b->d, P_(cvtph_ps)(P_HALF_AND(h, P_HALF(set1_epi16)((short)0xbfff))));
         return;
