@@ -42,5 +42,6 @@ void main()
         begin_groups();
         barrier();
         if (a.to[which].q != 0ul) quantize_row(a.to[which], v, n);
+        barrier(); // a subgroup that took several ways is together again before the next reader's groups
     }
 }
