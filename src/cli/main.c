@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "cli/frame/table.h"
 
-/* Nothing that is opened later may get the number of a closed stream, where what is printed would go into it: each
- * stays one that cannot be used. */
+/* Opens closed standard streams as unusable ones. Otherwise a file that is opened later could get the number of a
+ * closed stream, and printed text would go into it. */
 static void keep_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -27,9 +27,9 @@ static int (*const run[EK_CMD_COUNT])(const ek_cli *) = {
 int main(int argc, char **argv)
 {
     keep_streams();
-    /* A reader that goes away (head, a closed terminal) ends the write, not the program's logic. */
+    /* If the reader goes away (head, a closed terminal), a write fails, and the program goes on. */
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, as a full disk is */
+    signal(SIGXFSZ, SIG_IGN); /* at a limit on file sizes a write fails, as on a full disk */
     ek_cli cli;
     int status;
     ek_buf unknown = {0};
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
         ek_buf_fini(&b);
         status = 0;
     } else if (ek_cpu_float_check()) {
-        status = ek_cli_failed(&cli); /* an answer from a wrong rounding mode is worse than none */
+        status = ek_cli_failed(&cli); /* a wrong rounding mode gives wrong answers, so the program ends */
     } else {
         if (cli.verbose) ek_log_set(EK_LOG_DEBUG);
         status = run[cli.command](&cli);

@@ -55,27 +55,28 @@ typedef struct ek_server_opts {
     const char *store_dir;   /* folder of files for responses and conversations, which then survive a restart; NULL:
                                 memory only */
     double store_age;        /* ek_response_store_keep */
-    const char *receipt_key; /* file for receipts/key.h, read again on SIGHUP; NULL: no receipts are signed */
-    const char *receipt_log; /* with receipt_key: file of receipts/log.h; NULL: none */
-    const char *receipt_openings;                  /* with receipt_key: file of receipts/openings.h; NULL: none */
+    const char *receipt_key; /* the signing key (receipts/key.h); read again on SIGHUP; NULL: none */
+    const char *receipt_log; /* with receipt_key: the log (receipts/log.h); NULL: none */
+    const char *receipt_openings;                  /* with receipt_key: openings (receipts/openings.h); NULL: none */
     bool receipts_hide_lengths;                    /* receipts omit the lengths of prompt and reply */
     const char *weights_sha256, *tokenizer_sha256; /* with receipt_key: ek_model_sha256 */
-    bool no_engine; /* nothing is computed: a reply that is not stored is a 424. The engine is one that cannot step */
-    const char *numerics;                 /* the numerics id; copied. NULL: the model's */
+    bool no_engine;       /* no reply is computed, and the engine cannot step; a reply that is not stored is a 424 */
+    const char *numerics; /* the numerics id; copied. NULL: the model's */
     ek_fetch_from media_urls;             /* allowed sources of pictures and sounds that requests name by URLs */
     const struct ek_pdftotext *pdftotext; /* reads PDFs; borrowed; NULL: PDFs are refused */
     const struct ek_pdftoppm *pdftoppm;   /* draws the pages of PDFs; borrowed; NULL: pages are not drawn */
     const struct ek_ffmpeg *ffmpeg;       /* reads video files; borrowed; NULL: video files are refused */
     bool whole_calls;                     /* ek_api_limits.whole_calls */
-    /* Pages are shared with other replicas: clients may ask for the prompt alone to be computed for them. */
+    /* The server shares pages with other replicas. A client may ask it to compute only a prompt, for a reply
+     * elsewhere. */
     bool shares;
     bool prefill; /* every request ends after its first token, because its reply is generated elsewhere */
-    bool decode;  /* prompts are computed elsewhere: one that was not is logged as a warning */
+    bool decode;  /* prompts are computed elsewhere; the log warns of one that was not */
     /* Addresses for events of cached pages (serve/events/events.h); the engine has tell_held set. NULL: none. Borrowed.
      */
     const ek_events_address *kv_events, *kv_replay;
     bool kv_arrays;
-    const char *kv_name; /* HOST:PORT under which routers know this server; NULL: where it listens */
+    const char *kv_name; /* HOST:PORT under which routers know this server; NULL: the address on which it listens */
 } ek_server_opts;
 
 /* Listens. The engine is borrowed; its thread must not run yet. EIO, ENOTFOUND, EFORMAT, EUNSUPPORTED. */

@@ -7,7 +7,7 @@
 #include "serve/server_state.h"
 
 /* Reads the request of x, whose path is d's, and answers it now or later; errors become replies. Sessions with
- * different salts share no cached prefixes; with 0 the body's salt decides alone. */
+ * different salts share no cached prefixes. With salt 0, only the body's salt counts. */
 void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d, uint64_t salt);
 /* Handles the engine's news about a turn of a session. */
 void ek_session_news(const ek_turn_news *news);
@@ -26,10 +26,10 @@ void ek_sessions_cancel(ek_server *s); /* at a second signal */
  * x-evenkeel-resume: true. The stream's events carry states, as with evenkeel.resume true (serve/resume/resume.h).
  *
  * x-evenkeel-role: prefill. Another replica writes the reply, as with kv_transfer_params.do_remote_decode true. decode,
- * both: this one writes it, whatever --role says.
+ * both: this replica writes the reply, even if its --role says otherwise.
  *
- * x-evenkeel-batch: ID[ seed=N]. A line of `evenkeel batch` (batch/batch.h): the reply has this id of 24 lower-case hex
- * digits after its prefix, created 0 and cache counts 0; the seed N (below 2^53) is for bodies without one.
+ * x-evenkeel-batch: ID[ seed=N]. A line of `evenkeel batch` (batch/batch.h). The reply has this id of 24 lower-case hex
+ * digits after its prefix, created 0 and cache counts 0. The seed N (below 2^53) is for bodies without one.
  *
  * cache-control, for stored replies (--cache-replies): no-store neither looks up nor keeps a reply, no-cache does not
  * look one up, only-if-cached answers 424 if there is none.
@@ -97,7 +97,7 @@ typedef struct ek_prepared {
     ek_api_request req;
     ek_turn_prompt prompt;
     ek_stored stored;
-    ek_body body; /* of a request that asks for a summary first: it is read again, and its bytes stay counted */
+    ek_body body; /* for a request with a summary, whose body is read twice; its bytes stay counted */
     size_t held;  /* bytes of the server's request memory that the request keeps; ek_prepare_release returns them */
 } ek_prepared;
 

@@ -30,8 +30,8 @@ enum { N_CLIENTS = sizeof clients / sizeof *clients };
 
 /* ------------------------------------------------------------------ the text */
 
-/* Appends text with the values of the running server with the lowest port, else the default address and the values of
- * docs/AGENTS.md. False: settings cannot hold the model's name. *keys: the server has keys. */
+/* Appends text, filled with the values of the running server with the lowest port, or else with the default address and
+ * the values of docs/AGENTS.md. False: settings cannot hold the model's name. *keys: the server has keys. */
 static bool fill(ek_buf *out, bool *keys, const char *text)
 {
     enum { CTX = 65536, OUT = 8192 };
@@ -60,7 +60,7 @@ static bool fill(ek_buf *out, bool *keys, const char *text)
 
 /* ------------------------------------------------------------------ merging */
 
-/* Objects are merged member by member; anything else takes the place of what was there. */
+/* Objects are merged member by member; any other value replaces the old one. */
 static void merge_json(json_t *into, json_t *from)
 {
     const char *key;
@@ -97,7 +97,7 @@ static ek_err add_json(ek_buf *out, const char *path, const ek_buf *was, const e
     return EK_OK;
 }
 
-/* Whether a line of n bytes sets the same key of TOML's top as some line of ours before its first table. */
+/* Whether a line of n bytes sets a key at the top of TOML that a line of ours before its first table sets, too. */
 static bool sets_ours(const char *line, size_t n, const ek_buf *ours)
 {
     size_t key = 0;
@@ -107,7 +107,7 @@ static bool sets_ours(const char *line, size_t n, const ek_buf *ours)
     return false;
 }
 
-/* Our top keys first, then what was there without them and without our table, then our table. */
+/* Our top keys come first, then the old text without these keys and without our table, then our table. */
 static void add_toml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
 {
     const char *table = strstr(ek_buf_text(ours), "\n[") + 1;
@@ -126,7 +126,7 @@ static void add_toml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
     ek_buf_str(out, table);
 }
 
-/* Our block takes the place of the one with its name at the top. */
+/* Our block replaces the block of the same name at the top. */
 static void add_yaml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
 {
     const size_t name = strcspn(ek_buf_text(ours), ":") + 1;
@@ -142,7 +142,7 @@ static void add_yaml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
 
 /* ------------------------------------------------------------------ writing */
 
-/* Keeps a backup beside the file, if it existed. A link stays a link: its target is written. */
+/* Keeps a backup of an existing file beside it. A link stays a link, and its target is written. */
 static ek_err write_settings(const client *c, const char *path, const ek_buf *ours)
 {
     char *real = realpath(path, NULL);
@@ -187,7 +187,7 @@ static int write_for(const ek_cli *cli, const client *c, const ek_buf *ours)
     return status;
 }
 
-/* Also by the name of its program or package: "Claude", "claude-code", "codex-cli", "KiloCode". */
+/* Programs and packages also name an agent: "Claude", "claude-code", "codex-cli", "KiloCode". */
 static bool is_called(const char *given, const char *name)
 {
     static const char *const tails[] = {"code", "cli", "agent", "ai"};

@@ -17,7 +17,7 @@ static volatile sig_atomic_t stopped;
 
 static void on_signal(int number)
 {
-    if (stopped) _exit(128 + number); /* what is written is written */
+    if (stopped) _exit(128 + number); /* written lines stay */
     stopped = 1;
 }
 
@@ -27,7 +27,7 @@ static bool stop(void *arg)
     return stopped;
 }
 
-/* --- progress on standard error: a terminal's line, drawn again; else a line every 10 seconds --- */
+/* --- progress on standard error: on a terminal one line, drawn again; else a line every 10 seconds --- */
 
 typedef struct screen {
     bool tty, drawn;
@@ -80,14 +80,14 @@ static void progress(void *arg, const ek_batch_progress *p)
     ek_buf_fini(&line);
 }
 
-/* --- who computes --- */
+/* --- the engine or the server that computes --- */
 
 typedef struct computer {
     ek_opened m; /* zeroed with servers */
     ek_batch_runner *runner;
 } computer;
 
-/* The context is asked for, never the machine's memory's: a reply would end elsewhere. */
+/* The context comes from the options, never from free memory: a reply could otherwise end elsewhere. */
 static ek_err open_engine(computer *c, const ek_cli *cli, int ctx)
 {
     ek_open_opts o;
@@ -127,7 +127,7 @@ static void close_computer(computer *c)
     ek_opened_close(&c->m);
 }
 
-/* --- the three things to do --- */
+/* --- the three tasks --- */
 
 static int failed(const ek_cli *cli, ek_err err, bool resumes)
 {

@@ -1,4 +1,5 @@
-/* diff: the first line, token and log-probability in which two results of batch differ. Exit status 0: none. */
+/* diff: finds the first line, token and log-probability that differ in two results of batch. Exit status 0: none
+ * differs. */
 #include <stdio.h>
 
 #include "batch/batch.h"

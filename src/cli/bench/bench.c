@@ -32,7 +32,7 @@ static void on_event(void *arg, const ek_event *e)
     if (e->finish == EK_FINISH_ERROR) t->err = ek_fail(e->err, "%s", e->text);
 }
 
-/* Tokens that no two runs share, so that nothing remembered can help; again: those of the run before. */
+/* Tokens that differ in every run, so that caches cannot help. again: the tokens of the run before. */
 static int32_t *prompt_ids(const ek_engine *e, int n, bool again)
 {
     static uint64_t run;
@@ -43,7 +43,7 @@ static int32_t *prompt_ids(const ek_engine *e, int n, bool again)
     return ids;
 }
 
-/* As a grammar's: a row of allowed tokens that is written for each token of the reply, half of all tokens. */
+/* Acts like a grammar: writes a row of allowed tokens, half of all, for each token of the reply. */
 typedef struct half {
     int words, n;
 } half;
@@ -135,7 +135,7 @@ static ek_err run_generate(ek_engine *e, int batch, int structured, int depth, i
     return err ? err : t.err;
 }
 
-/* Repetitions of one measurement with the limit beside each. */
+/* Repetitions of one measurement, each with the limit measured beside it. */
 typedef struct series {
     double *per_second, *per_limit, *limit;
     int n, max;

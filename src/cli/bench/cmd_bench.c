@@ -11,7 +11,7 @@
 #include "engine/budget.h"
 #include "open/device.h"
 
-enum { LONG = 2048 /* tokens: longer rows that were not requested must be worth their time */ };
+enum { LONG = 2048 /* tokens; longer rows that were not requested would take too long */ };
 
 static int smallest(const ek_list *l)
 {
@@ -51,7 +51,7 @@ static int context_of(const ek_bench_report *r, const ek_bench_result *x)
     return ek_bench_context(x->batch, x->depth, (int)r->cli->generate, ek_cli_chunk(r->cli));
 }
 
-/* Bytes that keys and values get where nobody says how many. Of several devices only the split knows: no bound. */
+/* Bytes for keys and values if no option sets them. With several devices only the split knows, so there is no bound. */
 static double room_for_keys(const ek_open_opts *o, const ek_model *m)
 {
     ek_device d;
@@ -61,7 +61,7 @@ static double room_for_keys(const ek_open_opts *o, const ek_model *m)
     return have > 0 ? have / 2 : INFINITY;
 }
 
-/* Whether the requests of x run together there; *needs: what they take. */
+/* Whether the requests of x fit there together. *needs: their bytes. */
 static bool has_room(const ek_bench_report *r, const ek_bench_result *x, double room, double *needs)
 {
     const ek_kv_layout *layout = ek_model_kv_layout(r->m->model);
@@ -72,8 +72,8 @@ static bool has_room(const ek_bench_report *r, const ek_bench_result *x, double 
            ek_budget_requests(layout, b.n_pages, own) >= n;
 }
 
-/* Leaves out rows that were not requested and that the model or the memory does not hold; returns the context of the
- * others. */
+/* Leaves out rows that were not requested and do not fit into the model's context or memory. Returns the context that
+ * the others need. */
 static int fit_rows(ek_bench_report *r, int max_ctx, double room)
 {
     int ctx = 0;
@@ -106,13 +106,13 @@ static ek_err open_all(ek_bench_report *r, ek_opened *m)
     return ek_open_engine(m, &o);
 }
 
-/* The machine's limits are measured with a block much larger than the caches. */
+/* The machine's limits, measured with a block much larger than the caches. */
 typedef struct machine {
     ek_pool *pool;
     unsigned cpu;
     void *block;
     size_t block_bytes;
-    ek_gpu *gpu; /* the device's limits are measured instead */
+    ek_gpu *gpu; /* if given, the device's limits are measured */
 } machine;
 
 static ek_err open_machine(machine *x, ek_pool *pool, unsigned cpu, ek_gpu *gpu)
@@ -157,7 +157,7 @@ static ek_bench_peaks measure_peaks(machine *x)
     return p;
 }
 
-/* How long the prompts of x take once, by the longest prompt measured so far; 0: none was. */
+/* Seconds that one run of x's prompts takes, estimated from the longest prompt measured so far; 0: none was. */
 static double seconds_of(const ek_bench_report *r, const ek_bench_result *x)
 {
     const ek_bench_result *best = NULL;
@@ -203,7 +203,7 @@ static ek_err measure(ek_bench_report *r)
     return err;
 }
 
-/* What another option would leave without effect. */
+/* Refuses options that would have no effect. */
 static ek_err check_options(const ek_cli *cli)
 {
     if (cli->first_token && !cli->has.pictures && !cli->has.sounds)

@@ -6,13 +6,13 @@
 #include "base/machine/cpu.h"
 #include "text/json/json.h"
 
-/* Multiply-adds of a prompt token, bytes of a step: weights are read once a step, whoever shares it
- * (experts: at batch 1). */
+/* Multiply-adds of a prompt token, or bytes of a step. Weights are read once a step for all requests (experts: at batch
+ * 1). */
 static double work(const ek_bench_report *r, const ek_bench_result *x)
 {
     const ek_model *m = r->m->model;
     if (x->generate) return ek_model_bytes_per_token(m);
-    /* The last row wants logits and runs every layer. */
+    /* Only the last row computes logits, but it runs through every layer. */
     return ((x->tokens - 1) * ek_model_macs_prompt_row(m) + ek_model_macs_logit_row(m)) / x->tokens;
 }
 

@@ -21,16 +21,15 @@ typedef struct bed {
 
 /* Medians. */
 typedef struct row {
-    int size, tokens; /* size: of the budget, or seconds of sound */
+    int size, tokens; /* size: the tokens of the budget, or the seconds of the sound */
     double macs;
-    double seconds, limit,
-        fraction;        /* of one; float multiply-adds a second beside it; of that limit. Device: no limit */
-    double first, again; /* seconds until the first token, and the second time; 0: not asked for */
+    double seconds, limit, fraction; /* fraction: of the limit in float multiply-adds; a device has no limit here */
+    double first, again;             /* seconds until the first token, and the same the second time; 0: not measured */
 } row;
 
-/* ------------------------------------------------------------------ what is encoded */
+/* --- the inputs --- */
 
-/* A picture of 3 to 2, which fills the budget nearly; no two of them are the same. */
+/* A picture of 3 to 2 that nearly fills the budget. Each picture differs from the others. */
 static ek_err make_picture(ek_media **m, const ek_towers_info *info, int budget)
 {
     static unsigned number;
@@ -61,7 +60,7 @@ static ek_err make(ek_media **m, const ek_towers *t, bool sound, int size)
     return sound ? make_sound(m, ek_towers_get(t), size) : make_picture(m, ek_towers_get(t), size);
 }
 
-/* ------------------------------------------------------------------ a tower alone */
+/* --- a tower without the engine --- */
 
 static double float_limit(const bed *b)
 {
@@ -69,7 +68,7 @@ static double float_limit(const bed *b)
     return macs / (ek_now() - start);
 }
 
-/* Seconds of one; *limit: the mean of the limits before and behind it. */
+/* Seconds of one encoding. *limit: the mean of the limits measured before and after it. */
 static ek_err encode_here(const bed *b, const ek_media *m, double *seconds, double *limit)
 {
     ek_tower_work *w;
@@ -98,7 +97,7 @@ static ek_err encode_there(const bed *b, const ek_media *m, double *seconds)
 static ek_err measure_runs(const bed *b, const ek_media *m, int n, row *r)
 {
     double *seconds = ek_alloc(3 * sizeof *seconds * (size_t)n), *limit = seconds + n, *fraction = limit + n, unused;
-    ek_err err = b->t.gpu ? encode_there(b, m, &unused) : EK_OK; /* kernels are looked for the first time */
+    ek_err err = b->t.gpu ? encode_there(b, m, &unused) : EK_OK; /* the first run looks for kernels */
     for (int i = 0; i < n && !err; i++) {
         err = b->t.gpu ? encode_there(b, m, &seconds[i]) : encode_here(b, m, &seconds[i], &limit[i]);
         fraction[i] = limit[i] > 0 ? r->macs / seconds[i] / limit[i] : 0;
@@ -123,11 +122,11 @@ static ek_err measure(const bed *b, int runs, row *r)
     return err;
 }
 
-/* ------------------------------------------------------------------ the first token */
+/* --- time to the first token --- */
 
 enum { AROUND = 2, REPLY = 8 };
 
-/* The context that such a prompt needs. */
+/* The context for a prompt with n tokens of text and the tokens of the input. */
 static int first_context(int tokens, int n)
 {
     return n + tokens + AROUND + REPLY;
@@ -153,7 +152,7 @@ static bool is_media(const ek_media_ids *ids, int32_t id)
     return any;
 }
 
-/* Tokens of text, which no two runs share. */
+/* Tokens of text. No two runs have the same ones. */
 static void fill(int32_t *to, int n, const ek_media_ids *ids, int vocab, uint64_t run)
 {
     for (int i = 0; i < n; i++) {
@@ -175,8 +174,8 @@ static ek_err run_first(ek_engine *e, const ek_request_opts *r, waited *w, doubl
     return w->err;
 }
 
-/* Seconds from submit to the first token of a prompt of n tokens and, between its halves, m with the tokens around it;
- * then of the same prompt again, whose features and pages are kept. No two calls have the same tokens. */
+/* Seconds from submit to the first token of a prompt of n tokens with m between its halves; then the same for the same
+ * prompt again, whose features and pages are kept. No two calls have the same tokens. */
 static ek_err first_token(const ek_opened *o, ek_media *m, int n, double *first, double *again)
 {
     static uint64_t number;
@@ -210,7 +209,7 @@ static ek_err measure_first(const ek_opened *o, const ek_cli *cli, bool sound, r
     const int runs = (int)cli->runs, n = cli->prompt.v[0];
     double *first = ek_alloc(2 * sizeof *first * (size_t)(runs + 1)), *again = first + runs + 1;
     ek_err err = EK_OK;
-    for (int i = 0; i <= runs && !err; i++) { /* the first is not counted */
+    for (int i = 0; i <= runs && !err; i++) { /* the first run does not count */
         ek_media *m;
         err = make(&m, o->towers, sound, r->size);
         if (err) break;
@@ -222,7 +221,7 @@ static ek_err measure_first(const ek_opened *o, const ek_cli *cli, bool sound, r
     return err;
 }
 
-/* With the engine, which has towers of its own. */
+/* Measures with the engine, which has its own towers. */
 static ek_err measure_firsts(const ek_cli *cli, bool sound, row *r, int n)
 {
     ek_opened m;
@@ -317,7 +316,7 @@ int ek_bench_towers(const ek_cli *cli)
         err = measure(&b, (int)cli->runs, &r[i]);
     }
     ek_gpu_tower_close(b.t.tower);
-    b.t.tower = NULL; /* the engine's own takes its place */
+    b.t.tower = NULL; /* the engine's own tower replaces it */
     if (!err && cli->first_token) err = measure_firsts(cli, b.sound, r, n);
     if (!err) (cli->json ? print_json : print_table)(&b, r, n);
     ek_cli_close_towers(&b.t);

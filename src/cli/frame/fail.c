@@ -6,14 +6,14 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/terminal.h"
 
-enum { READER_LEFT = 128 + SIGPIPE }; /* as a shell has it of a program that the signal ends */
+enum { READER_LEFT = 128 + SIGPIPE }; /* the status that a shell gives to a program that this signal ends */
 
-static bool reported; /* the first failure says why; what follows from it is no second line */
+static bool reported; /* the first failure is printed; failures that follow from it get no second line */
 
 int ek_cli_failed(const ek_cli *cli)
 {
     reported = true;
-    if (ferror(stdout) && ek_cli_reader_left()) return READER_LEFT; /* head has what it wants */
+    if (ferror(stdout) && ek_cli_reader_left()) return READER_LEFT; /* the reader has all it wants (head) */
     char words[1200];
     int n = snprintf(words, sizeof words, "evenkeel %s: %s\n", ek_cmd_name(cli->command), ek_err_text());
     ek_log_last_words(words, (size_t)n);
@@ -28,7 +28,7 @@ int ek_cli_refused(const ek_cli *cli, ek_err err)
 
 int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...)
 {
-    char text[1024]; /* arguments may be in it: ek_fail makes one line of them */
+    char text[1024]; /* the text may contain arguments; ek_fail makes one line of them */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);

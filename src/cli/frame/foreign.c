@@ -6,7 +6,7 @@
 typedef enum { OLLAMA, CHAT, LLAMA, VLLM, MLX } program;
 
 static const struct {
-    const char *name, *calls[3]; /* its name in a sentence, and what its commands begin with */
+    const char *name, *calls[3]; /* the program's name in a sentence, and the words that begin its commands */
 } programs[] = {
     [OLLAMA] = {"Ollama's", {"ollama "}},         [CHAT] = {"Ollama's", {""}},
     [LLAMA] = {"llama.cpp's", {"llama-"}},        [VLLM] = {"vLLM's", {"vllm ", "hf "}},
@@ -32,7 +32,7 @@ static const struct {
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* The next code span of Markdown; false behind the last one. */
+/* The next code span of Markdown; false after the last one. */
 static bool next_span(const char **at, const char **span, size_t *n)
 {
     const char *from = strchr(*at, '`'), *to = from ? strchr(from + 1, '`') : NULL;
@@ -46,7 +46,7 @@ static bool same(const char *a, size_t na, const char *b, size_t nb)
     return na == nb && !memcmp(a, b, na);
 }
 
-/* Whether an option stands in a span as a word: "-ot" in "-ot exps=CPU". */
+/* Whether a span contains an option as a word: "-ot" in "-ot exps=CPU". */
 static bool has_option(const char *span, size_t n, const char *word, size_t n_word)
 {
     for (size_t i = 0; i < n;) {
@@ -72,19 +72,19 @@ static bool is_command(program of, const char *span, size_t n, const char *word,
     return false;
 }
 
-/* Whether a span is this line of a chat, as far as the span goes: "/set system TEXT" for "/set system x". */
+/* Whether a span is the beginning of this line of a chat: "/set system TEXT" for "/set system x". */
 static bool is_line(const char *span, size_t n, const char *line)
 {
     size_t i = 0;
     while (i < n && span[i] == line[i] && !(span[i] == ' ' && span[i + 1] >= 'A' && span[i + 1] <= 'Z')) i++;
     const bool argument = i < n && span[i] == ' ' && span[i + 1] >= 'A' && span[i + 1] <= 'Z';
-    size_t last = i; /* an example's number stands for any */
+    size_t last = i; /* a number in an example stands for any number */
     while (last > 0 && strchr("0123456789.", span[last - 1])) last--;
     const bool number = last > 0 && last < n && span[last - 1] == ' ' && strspn(span + last, "0123456789.") == n - last;
     return (i == n || argument || number) && (!line[i] || line[i] == ' ' || number);
 }
 
-/* Without the marks of Markdown: code, links. */
+/* A text without Markdown's code marks and links. */
 static void plain(ek_buf *out, const char *text)
 {
     for (; *text; text++) {

@@ -29,7 +29,7 @@ static void wrap(ek_buf *out, const char *text)
     ek_buf_char(out, '\n');
 }
 
-/* Whether a command is in a list of names, commas between. */
+/* Whether a command is in a list of names separated by commas. */
 static bool is_for(const char *list, size_t n, ek_cmd_id id)
 {
     const char *name = ek_cmd_name(id);
@@ -65,7 +65,7 @@ void ek_option_text(ek_buf *out, const ek_option *o, ek_cmd_id id)
     while (out->len > from && strchr("; ", out->data[out->len - 1])) out->data[--out->len] = '\0';
 }
 
-/* "  -m, --model MODEL *   the text (default x)"; the star is for what is part of the answer, as a legend says. */
+/* " -m, --model MODEL * the text (default x)". The legend explains the star: the option is part of the answer. */
 static void option_row(ek_buf *out, const ek_option *o, ek_cmd_id id)
 {
     ek_buf head = {0}, text = {0};
@@ -102,7 +102,7 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-/* In the order of the list. */
+/* The listed options, in the order of the list. */
 static void common_rows(ek_buf *out, ek_cmd_id id, const char *list)
 {
     ek_buf_str(out, "\ncommon options:\n");
@@ -119,7 +119,7 @@ static void common_rows(ek_buf *out, ek_cmd_id id, const char *list)
     }
 }
 
-/* Every option that is not in list, under the names of the groups. */
+/* Every option that is not in list, below the names of the groups. */
 static void group_rows(ek_buf *out, ek_cmd_id id, const char *list)
 {
     for (int g = 0; g < ek_n_option_groups; g++) {
@@ -135,7 +135,7 @@ static void group_rows(ek_buf *out, ek_cmd_id id, const char *list)
     }
 }
 
-/* What the rows leave out: once, not on every line. */
+/* What the rows leave out is said once here, not on every line. */
 static void legend(ek_buf *out, ek_cmd_id id, bool whole)
 {
     int n = 0, answers = 0;
@@ -165,7 +165,7 @@ void ek_cli_help(ek_buf *out, ek_cmd_id id, bool all)
     legend(out, id, all || !list);
 }
 
-/* Commands for every day first. */
+/* Commands for everyday use come first. */
 static const struct {
     const char *title;
     ek_cmd_id command[10];
@@ -201,7 +201,7 @@ void ek_cli_usage(ek_buf *out)
     ek_buf_str(out, "\n`evenkeel COMMAND --help` lists a command's common options, --help-all all of them.\n");
 }
 
-/* Bars would end a table cell. */
+/* Escapes bars, because they would end a table cell. */
 static void cell(ek_buf *out, const char *s)
 {
     for (; *s; s++) {
@@ -217,13 +217,14 @@ static void command_row(ek_buf *out, const ek_command *c)
     ek_buf_fmt(out, "` | %s |\n", c->text);
 }
 
-/* The commands that open a model, which many options share. */
+/* The commands that open a model. They share many options. */
 #define BIT(c) (1u << EK_CMD_##c)
 #define OPENS_MODEL                                                                                              \
     (BIT(run) | BIT(serve) | BIT(verify) | BIT(bench) | BIT(selftest) | BIT(replay) | BIT(batch) | BIT(logits) | \
      BIT(generate) | BIT(draft) | BIT(features))
 
-/* "*models*", with up to two of them that lack the option and with other commands that have it; or a list of names. */
+/* "*models*", with up to two of these commands that lack the option, and with other commands that have it; or a list of
+ * names. */
 static void command_list(ek_buf *out, const ek_option *o)
 {
     const unsigned lack = OPENS_MODEL & ~o->commands;
@@ -300,7 +301,7 @@ int ek_cmd_help(const ek_cli *cli)
     else if (cli->markdown) ek_cli_markdown(&b);
     else if (cli->man) ek_cli_manual(&b, id);
     else if (id == EK_CMD_COUNT) ek_cli_usage(&b);
-    else ek_cli_help(&b, id, true); /* what the man page says */
+    else ek_cli_help(&b, id, true); /* the help has the text of the man page */
     return print(&b);
 }
 
@@ -323,7 +324,7 @@ int ek_cmd_version(const ek_cli *cli)
 #else
     printf("\n");
 #endif
-    /* The same for every model; a model adds its formats (system_fingerprint of its replies). */
+    /* the same for every model; a model adds its formats (system_fingerprint in its replies) */
     printf("numerics ek%d\n", EK_ARITHMETIC_VERSION);
     return 0;
 }

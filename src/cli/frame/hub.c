@@ -27,7 +27,7 @@ ek_err ek_cli_hub_name(ek_hub_name *out, const char *text)
 
 ek_err ek_cli_find_model(const char *text, const char **path)
 {
-    static ek_buf found[4]; /* the model, its drafter, and what is given again */
+    static ek_buf found[4]; /* the model, its drafter, and options that are given again */
     static size_t next;
     ek_buf *b = &found[next++ % (sizeof found / sizeof *found)];
     ek_buf_clear(b);

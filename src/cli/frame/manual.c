@@ -4,7 +4,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/table.h"
 
-/* One character as roff reads it; `code` is bold. */
+/* Writes one character in roff's form; `code` is bold. */
 static void put_char(ek_buf *out, const char **text, bool *code)
 {
     const unsigned char c = (unsigned char)**text;
@@ -20,7 +20,7 @@ static void put_char(ek_buf *out, const char **text, bool *code)
     }
     if (c < 0xc0) {
         ek_buf_char(out, (char)c);
-        /* Where a long list of values may go on in the next line. */
+        /* Marks a place where a long list of values may continue on the next line. */
         if (c == '|') ek_buf_str(out, "\\:");
         return;
     }
@@ -31,7 +31,7 @@ static void put_char(ek_buf *out, const char **text, bool *code)
     ek_buf_fmt(out, "\\[u%04X]", code_point);
 }
 
-/* A text in one line, or in as many as it has. */
+/* Writes a text of one or more lines. */
 static void put(ek_buf *out, const char *text)
 {
     bool code = false, begins = true;
@@ -55,7 +55,7 @@ static void heading(ek_buf *out, const char *request, const char *title)
     ek_buf_fmt(out, "%s%s\n", request, title);
 }
 
-/* "-m, --model MODEL *" and its text, as help has them. */
+/* "-m, --model MODEL *" and its text, as in the help. */
 static void option_row(ek_buf *out, const ek_option *o, ek_cmd_id id)
 {
     ek_buf flag = {0}, text = {0};
@@ -110,7 +110,7 @@ static void begin(ek_buf *out, const char *name, const char *text)
 {
     ek_buf_str(out, ".\\\" Written by `evenkeel help --man` from src/cli/frame/options.def.\n.TH ");
     for (const char *c = name; *c; c++) ek_buf_char(out, *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c);
-    /* No hyphens and no stretched spaces: options have hyphens of their own. */
+    /* No hyphenation and no stretched spaces, because options have hyphens. */
     ek_buf_fmt(out, " 1 \"\" \"evenkeel %s\" evenkeel\n.nh\n.ad l\n.SH NAME\n", EK_VERSION);
     put(out, name);
     put_line(out, " \\- ", text, "");

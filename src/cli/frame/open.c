@@ -32,7 +32,7 @@ ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out)
     return ek_chat_tokenizer_open(out, path);
 }
 
-/* Commands that measure or compare steps have no option --draft and do not draft; `draft` has a drafter alone. */
+/* Commands that measure or compare steps have no option --draft and do not draft. `draft` has only a drafter. */
 static const char *draft_of(const ek_cli *cli)
 {
     if (cli->command == EK_CMD_draft) return "auto";
@@ -41,13 +41,13 @@ static const char *draft_of(const ek_cli *cli)
     return drafts ? cli->draft : "off";
 }
 
-/* 0 is none for the option, and the default for the field. */
+/* 0 means none in the option, and the default in the field. */
 static double none_if_zero(bool has, double value)
 {
     return !has ? 0 : value == 0 ? EK_OPEN_NONE : value;
 }
 
-/* In the words of the options. */
+/* The messages use the words of the options. */
 static ek_err check_cache(const ek_cli *cli, const ek_open_opts *o)
 {
     const char *kept = cli->has.cache_dir          ? "--cache-dir"
@@ -60,7 +60,7 @@ static ek_err check_cache(const ek_cli *cli, const ek_open_opts *o)
     return EK_OK;
 }
 
-/* Only where somebody waits for each token. */
+/* The gap is limited only for commands where somebody waits for each token. */
 static double max_gap_of(const ek_cli *cli)
 {
     return cli->command == EK_CMD_serve && cli->max_gap > 0 ? (double)cli->max_gap / 1000 : EK_OPEN_NONE;
@@ -97,7 +97,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .cache_host_bytes = cli->has.cache_host_bytes ? cli->cache_host_bytes : 0,
         .cache_dir = cli->has.cache_dir ? cli->cache_dir : NULL,
         .cache_disk_bytes = cli->cache_disk_bytes,
-        .cache_wait = cli->command == EK_CMD_serve ? (double)cli->drain_timeout + 5 : 0, /* as long as the other may */
+        .cache_wait = cli->command == EK_CMD_serve ? (double)cli->drain_timeout + 5 : 0, /* the other may drain */
         .media = cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_verify ||
                  cli->command == EK_CMD_logits || cli->command == EK_CMD_generate || cli->command == EK_CMD_batch,
         .feature_bytes = none_if_zero(true, cli->feature_bytes),
@@ -117,7 +117,7 @@ ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
 {
     const char *dir;
     *m = (ek_opened){0};
-    if (!cli->has.model && !o->synthetic) EK_TRY(ek_cli_model_dir(cli, &dir)); /* its sentence speaks of --model */
+    if (!cli->has.model && !o->synthetic) EK_TRY(ek_cli_model_dir(cli, &dir)); /* its message names --model */
     return ek_open_model(m, o);
 }
 

@@ -16,7 +16,8 @@ static bool is_option(const char *name)
     return false;
 }
 
-/* Variables of options that are gone would be ignored in silence. Names that other commands still have are skipped. */
+/* Refuses variables of removed options, because they would have no effect. Names that other commands still have are
+ * skipped. */
 static ek_err refuse_gone(const ek_cli *cli, ek_env_fn *env)
 {
     ek_err err = EK_OK;
@@ -98,7 +99,7 @@ static const ek_gone_option *find_gone(const char *arg, size_t n, ek_cmd_id comm
     return found;
 }
 
-/* "…; did you mean --port?", or which commands have it, or nothing that helps. */
+/* "…; did you mean --port?", or the commands that have the option, or no help. */
 static ek_err no_option(const ek_cli *cli, const ek_option *elsewhere, const char *arg, int n)
 {
     const char *command = ek_cmd_name(cli->command);
@@ -129,7 +130,7 @@ static ek_err no_option(const ek_cli *cli, const ek_option *elsewhere, const cha
     return err;
 }
 
-/* One option at argv[*i]; moves *i over its value. */
+/* Reads one option at argv[*i] and moves *i over its value. */
 static ek_err parse_option(ek_cli *cli, int argc, char **argv, int *i)
 {
     const char *arg = argv[*i];
@@ -182,7 +183,7 @@ static bool asks_for_help(ek_cli *cli, int argc, char **argv)
     return cli->help;
 }
 
-/* Names of the environment that no option has: of tests, of tools, and of clients' keys. */
+/* Names of environment variables that no option has: for tests, for tools, and for clients' keys. */
 static bool is_other_variable(const char *name)
 {
     static const char *const others[] = {"FEATURES", "KEY", "BENCH_KEY"};

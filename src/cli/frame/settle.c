@@ -11,7 +11,7 @@
 #include "open/open.h"
 
 /* Whether a single argument names a model: a path, a repository, a name, another program's name, or nearly a name.
- * Sentences are prompts, even if they begin or end with a file, and so are times and fractions. */
+ * Sentences are prompts, even if they begin or end with a file. Times and fractions are prompts, too. */
 static bool names_model(const char *text)
 {
     static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/:@~+=%-";
@@ -27,7 +27,7 @@ static bool names_model(const char *text)
            ek_hub_short_find(text) || ek_hub_is_other_family(text) || ek_hub_short_near(text);
 }
 
-/* run's arguments: a model and a prompt; one alone is a model where it names one, and beside -p. */
+/* run's arguments are a model and a prompt. A single argument is a model if it names one, or beside -p. */
 static ek_err settle_run(ek_cli *cli, int n_args)
 {
     const char *model = n_args == 2                                                              ? cli->arg_before
@@ -46,7 +46,8 @@ static ek_err settle_run(ek_cli *cli, int n_args)
     return EK_OK;
 }
 
-/* Limits the CUDA device to another one's kernels, for tests. They are a part of what says where the model runs. */
+/* Limits the CUDA device to another device's kernels, for tests. The features are a part of --device, which says where
+ * the model runs. */
 static ek_err settle_features(ek_cli *cli, const char *features)
 {
     ek_device device;
@@ -78,7 +79,7 @@ static bool has_device(ek_cmd_id command)
     return false;
 }
 
-/* One NAME=N of --limits: a row of the table without commands. */
+/* One NAME=N of --limits, which is a row of the table without commands. */
 static ek_err set_limit(ek_cli *cli, const char *name, const char *value)
 {
     for (int i = 0; i < ek_n_options; i++) {

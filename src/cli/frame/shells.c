@@ -6,11 +6,11 @@
 #include "cli/frame/table.h"
 #include "hub/name.h"
 
-/* What a value or an argument is. */
+/* The kind of a value or an argument. */
 typedef enum { NOTHING, WORDS, FILES, FOLDERS, MODELS, TEXT } value_kind;
 
-/* The values that a placeholder lists, "auto cpu cuda" of "auto|cpu|cuda[:N]|cuda:all": a value that goes on behind a
- * colon has its beginning alone. */
+/* The values that a placeholder lists: "auto cpu cuda" for "auto|cpu|cuda[:N]|cuda:all". For a value with a part after
+ * a colon, only the part before the colon. */
 static void words_of(ek_buf *out, const char *placeholder)
 {
     const size_t from = out->len;
@@ -55,7 +55,7 @@ static void models(ek_buf *out)
     for (int i = 0; i < ek_hub_n_shorts; i++) ek_buf_fmt(out, "%s%s", i ? " " : "", ek_hub_shorts[i].name);
 }
 
-/* The first words of an option's text: up to the first end of a clause. */
+/* The first words of an option's text: up to the end of its first clause. */
 static void brief(ek_buf *out, const ek_option *o, ek_cmd_id id)
 {
     ek_buf text = {0};
@@ -70,7 +70,7 @@ static void brief(ek_buf *out, const ek_option *o, ek_cmd_id id)
     ek_buf_fini(&text);
 }
 
-/* A text within the shell's single quotes; specials get a backslash before them. */
+/* A text in the shell's single quotes; each special character gets a backslash before it. */
 static void quoted(ek_buf *out, const char *text, const char *specials, const char *quote)
 {
     for (; *text; text++) {
@@ -88,7 +88,7 @@ static bool has(const ek_option *o, int id)
     return o->commands >> id & 1;
 }
 
-/* Every form of an option, spaces between: "-m --model", "--verbose --verbose=cache". */
+/* Every form of an option, separated by spaces: "-m --model", "--verbose --verbose=cache". */
 static void forms(ek_buf *out, const ek_option *o)
 {
     if (ek_option_letter(o)) ek_buf_fmt(out, "-%c ", ek_option_letter(o));
@@ -256,7 +256,7 @@ static void zsh(ek_buf *out)
 
 /* ------------------------------------------------------------------ fish */
 
-/* The condition: the command is one of those. */
+/* The condition that the command is one of these. */
 static void fish_commands(ek_buf *out, unsigned commands)
 {
     ek_buf_str(out, "complete -c evenkeel -n '__evenkeel_command");
@@ -265,7 +265,7 @@ static void fish_commands(ek_buf *out, unsigned commands)
     ek_buf_char(out, '\'');
 }
 
-/* required: of an option that has its value in the next word. */
+/* required: the option has its value in the next word. */
 static void fish_value(ek_buf *out, value_kind kind, const char *words, bool required)
 {
     if (required && kind != NOTHING) ek_buf_str(out, kind == MODELS || kind == FILES ? " -r" : " -x");

@@ -21,7 +21,7 @@ const ek_option ek_options[] = {
 };
 const int ek_n_options = sizeof ek_options / sizeof *ek_options;
 
-/* Options and the borders of groups counted in one row of numbers: GROUP takes none of its own. */
+/* Numbers options and the borders of groups in one row. GROUP takes no number. */
 enum {
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) AT_##name,
 #define GROUP(name, text)                                      FROM_##name, BEFORE_##name = FROM_##name - 1,
@@ -127,7 +127,8 @@ const char *ek_cmd_name(ek_cmd_id id)
 
 static void spelled(ek_buf *out, const char *name, bool env)
 {
-    /* Two commands may have options of the same name: "__" and the rest distinguish their fields and variables. */
+    /* Two commands may have options of the same name. "__" and the text after it distinguish their fields and
+     * variables. */
     for (; *name && (env || strncmp(name, "__", 2)); name++) {
         if (env) ek_buf_char(out, (char)toupper((unsigned char)*name));
         else ek_buf_char(out, *name == '_' ? '-' : *name);

@@ -23,7 +23,7 @@ int ek_cli_columns(FILE *to)
     return n > 0 && n < 10000 ? n : 80;
 }
 
-/* The character at s, of at most n bytes; *took: its bytes. */
+/* Reads the character at s, of at most n bytes. *took: its bytes. */
 static unsigned decode(const char *s, size_t n, size_t *took)
 {
     const unsigned char c = (unsigned char)*s;
@@ -36,7 +36,8 @@ static unsigned decode(const char *s, size_t n, size_t *took)
 
 static int char_width(unsigned c)
 {
-    /* Blocks of marks and of wide characters (Unicode 15, UAX 11): those that text has, not each of them. */
+    /* Blocks of marks and of wide characters (Unicode 15, UAX 11). The tables have the blocks that text uses, not every
+     * character. */
     static const unsigned none[][2] = {{0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},   {0x610, 0x61a},
                                        {0x64b, 0x65f},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200f},
                                        {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xe0100, 0xe01ef}};
@@ -55,7 +56,7 @@ static int char_width(unsigned c)
     return 1;
 }
 
-/* The bytes of text that fit into columns. */
+/* The number of bytes of text that fit into columns. */
 static size_t fitting(const char *text, size_t n, int columns)
 {
     size_t at = 0, took;
@@ -78,7 +79,7 @@ int ek_cli_width(const char *text, size_t n)
 void ek_cli_status(FILE *to, const char *before, const char *text, const char *behind)
 {
     const int columns = ek_cli_columns(to);
-    const size_t n = fitting(text, strlen(text), columns - 1); /* a full line would make terminals begin the next */
+    const size_t n = fitting(text, strlen(text), columns - 1); /* terminals would begin another line */
     fprintf(to, "\r\033[K%s%.*s%s", before, (int)n, text, behind);
     fflush(to);
 }
@@ -115,7 +116,7 @@ void ek_cli_status_bar(FILE *to, double fraction, const ek_field *field, int n)
     enum { MIN_BAR = 8, MAX_BAR = 24 };
     const int columns = ek_cli_columns(to) - 1;
     ek_buf text = {0}, line = {0};
-    const int for_bar = columns < 60 ? 0 : MIN_BAR + 4; /* brackets and two blanks */
+    const int for_bar = columns < 60 ? 0 : MIN_BAR + 4; /* the brackets and two blanks */
     const int bar = columns - ek_cli_fit(&text, columns - for_bar, field, n) - 4;
     if (bar >= MIN_BAR) {
         const int width = bar < MAX_BAR ? bar : MAX_BAR, full = (int)(fraction * width);
@@ -138,7 +139,7 @@ void ek_cli_time_text(char out[16], double seconds)
 
 /* ------------------------------------------------------------------ text */
 
-/* A character as it is printed: escaped where a terminal would obey it. */
+/* Appends a character in its printed form: escaped if a terminal would obey it. */
 static void add(ek_buf *out, const char *text, size_t took, bool plain)
 {
     char part[64];
@@ -163,7 +164,7 @@ void ek_cli_put(FILE *to, const char *text)
     put(to, text, strlen(text));
 }
 
-/* Writes gap and word, or a line's end in place of the gap where the word does not fit. */
+/* Writes gap and word. If the word does not fit, a newline replaces the gap. */
 static void flush_word(ek_wrap *w, FILE *to)
 {
     const int columns = ek_cli_columns(to);
@@ -172,7 +173,7 @@ static void flush_word(ek_wrap *w, FILE *to)
     if (w->word.len && w->column > 0 && w->column + gap + word > columns) {
         fputc('\n', to);
         w->column = 0;
-    } else if (w->word.len || w->column + gap <= columns) { /* blanks behind a full line would make an empty one */
+    } else if (w->word.len || w->column + gap <= columns) { /* blanks after a full line would make an empty line */
         fwrite(ek_buf_text(&w->gap), 1, w->gap.len, to);
         w->column += gap;
     }

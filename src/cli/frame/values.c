@@ -19,18 +19,18 @@ static void *field_of(ek_cli *cli, const ek_option *o)
 
 static void bound_text(ek_buf *b, const ek_option *o, bool whole, double x)
 {
-    if (o->kind == OPT_INT && x >= 0x1p63) ek_buf_fmt(b, "%lld", (long long)INT64_MAX); /* which no double is */
+    if (o->kind == OPT_INT && x >= 0x1p63) ek_buf_fmt(b, "%lld", (long long)INT64_MAX); /* no double has this value */
     else if (whole) ek_buf_fmt(b, "%.0f", x);
     else ek_buf_fmt(b, "%g", x);
 }
 
-/* Around a value in a message, where it could not be seen without. */
+/* A quote around a value in a message, if the value would not be visible without it. */
 static const char *quote_of(const char *value)
 {
     return *value && !strpbrk(value, " \t\n") ? "" : "\"";
 }
 
-/* "--chunk 9: a whole number from 16 to 8192 is needed", of an item of a list too. */
+/* "--chunk 9: a whole number from 16 to 8192 is needed", also for an item of a list. */
 static ek_err out_of_range(const ek_given *g, const char *item, const char *what, const char *behind)
 {
     ek_buf b = {0};
@@ -45,7 +45,7 @@ static ek_err out_of_range(const ek_given *g, const char *item, const char *what
     return err;
 }
 
-/* A whole number of [min, max] that ends at *end. */
+/* A whole number in [min, max] that ends at *end. */
 static bool read_int(const char *s, const ek_option *o, int64_t *v, const char **end)
 {
     char *stop;
@@ -67,8 +67,8 @@ static ek_err set_int(ek_cli *cli, const ek_given *g)
     return EK_OK;
 }
 
-/* A decimal number that ends at *end, as strtod reads it less what else that takes: blanks before it, +, hexadecimal
- * digits, words. */
+/* A decimal number that ends at *end, like strtod, but without its other forms: leading blanks, +, hexadecimal digits,
+ * words. */
 static bool read_real(const char *s, double *v, const char **end)
 {
     char *stop;
@@ -165,7 +165,7 @@ bool ek_option_may_be_empty(const ek_option *o)
     return !strcmp(o->name, "cors_origins");
 }
 
-/* Of texts whose grammar another layer owns. */
+/* Checks texts whose grammar another layer owns. */
 static ek_err parse_text(const ek_given *g)
 {
     ek_kv_format k, v;
@@ -208,7 +208,7 @@ static ek_err set_program(ek_cli *cli, const ek_given *g)
                    g->value, quote);
 }
 
-/* The placeholder is [=WORD]. */
+/* For an option whose placeholder is [=WORD]. */
 static ek_err set_level(ek_cli *cli, const ek_given *g)
 {
     static const char *const words[] = {"0", "1", "false", "true", "no", "yes"};

@@ -29,7 +29,7 @@ static void name_all(char *out, size_t room, const ek_hub_entry *e, const char *
     ek_hub_cache_fini(&c);
 }
 
-/* What can be opened is described, and several models of a repository are named. */
+/* Describes the model, if it can be opened, and names the models of a repository that has several. */
 static void about(char *out, size_t room, const ek_hub_entry *e, const char *cache)
 {
     ek_about a;
@@ -135,7 +135,7 @@ int ek_cmd_list(const ek_cli *cli)
     return err ? ek_cli_failed(cli) : 0;
 }
 
-/* ------------------------------------------------------------------ rm: after a question */
+/* --- rm, after a question --- */
 
 /* true: the user wants it. */
 static bool agreed(const ek_hub_name *name, const ek_hub_removal *r)

@@ -45,10 +45,10 @@ int ek_cmd_convert(const ek_cli *cli)
                          .to = cli->arg,
                          .force = cli->force,
                          .max_file_bytes = cli->has.max_file_bytes ? cli->max_file_bytes : 0,
-                         .seed = 1, /* bench's: the same weights */
+                         .seed = 1, /* the seed of bench, so the weights are the same */
                          .cancel = &stopped};
     if (ek_convert_check(&o)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    ek_cli_on_stop(stop, (int)SA_RESETHAND); /* a second one ends the program */
+    ek_cli_on_stop(stop, (int)SA_RESETHAND); /* a second signal ends the program */
     double start = ek_now();
     if (convert(cli, &o, &report)) return ek_cli_failed(cli);
     printf("%s: %d tensors in %d file%s, %.3f GB, %.1f s\n", cli->arg, report.tensors, report.files,

@@ -9,7 +9,8 @@
 #include "hub/name.h"
 
 enum { MAX_NAMES = 64 };
-/* A reply on a CPU reads the weights of each token from memory: more than this is no reading pace on most machines. */
+/* To write a token, a CPU reads the model's weights from memory. With more bytes than this, most machines write more
+ * slowly than a person reads. */
 static const double MAX_READS = 3.5e9;
 
 typedef struct row {
@@ -23,7 +24,7 @@ static bool wanted(const ek_cli *cli, const ek_hub_short *s)
     return !cli->arg || strcasestr(s->name, cli->arg) || strcasestr(s->model, cli->arg);
 }
 
-/* Bits of the weights behind a name; the shapes are the size's, so that nothing need be fetched to know. */
+/* The bits per weight of a name. The shapes follow from the size, so nothing has to be fetched. */
 static const char *bits_of(const char *name)
 {
     const char *format = strchr(name, ':');
@@ -43,7 +44,7 @@ static bool fits(const row *r)
     return r->known && (r->fit.on_device || r->fit.needs <= r->fit.free);
 }
 
-/* The largest size that fits: on a device, or at a pace to read along. */
+/* The largest size that fits on a device, or that a CPU computes at reading pace. */
 static int recommended(const row *v, int n)
 {
     int best = -1;

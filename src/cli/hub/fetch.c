@@ -15,7 +15,7 @@
 
 typedef struct screen {
     bool tty, drawn;
-    double drawn_at, line_at; /* when the bar and the last line of progress were written */
+    double drawn_at, line_at; /* the times at which the bar and the last line of progress were written */
     double start, start_bytes, speed;
     const char *name;
 } screen;
@@ -53,7 +53,7 @@ static void draw(screen *s, const ek_hub_progress *p, double now)
 {
     char done[16], all[16], speed[16], left[16] = "-:--";
     const double fraction = p->bytes > 0 ? p->bytes_done / p->bytes : 1, passed = now - s->start;
-    /* The speed of the whole pull, what was there before not counted. */
+    /* the speed of the whole pull, without bytes that were there before */
     s->speed = passed > 0.2 ? (p->bytes_done - s->start_bytes) / passed : 0;
     if (s->speed < 0) s->speed = 0;
     ek_cli_size_text(done, p->bytes_done);
@@ -92,7 +92,7 @@ static void progress(void *arg, const ek_hub_progress *p, bool end)
     }
 }
 
-/* A person's word before gigabytes come; nobody else was asked. */
+/* Asks before gigabytes are downloaded. Without a terminal nobody is asked. */
 static bool agree(void *arg, double n, double there, const char *to)
 {
     screen *s = arg;
@@ -125,7 +125,7 @@ ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name 
     return err;
 }
 
-/* The first part of ORG/NAME is a folder here: a path was meant. */
+/* Whether the first part of ORG/NAME is a folder here, so that a path was meant. */
 static bool is_path(const char *text)
 {
     char top[256];
@@ -136,7 +136,7 @@ static bool is_path(const char *text)
     return !n || access(top, F_OK) == 0;
 }
 
-/* Whether --model names something of the Hub that is not in the cache. */
+/* Whether --model names a model of the Hub that is not in the cache. */
 static bool is_missing(const ek_cli *cli, ek_hub_name *name)
 {
     ek_hub_places places;
@@ -155,15 +155,15 @@ ek_err ek_cli_fetch_missing(const ek_cli *cli)
     ek_hub_name name;
     ek_buf path = {0};
     const bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-    if ((!cli->yes && !can_ask) || !is_missing(cli, &name)) return EK_OK; /* opening it says what is wrong */
+    if ((!cli->yes && !can_ask) || !is_missing(cli, &name)) return EK_OK; /* opening the model reports what is wrong */
     ek_cli_fetch_opts o = {.connections = 8, .retries = 5, .ask = !cli->yes};
     ek_err err = ek_cli_fetch(&path, &o, &name);
     ek_buf_fini(&path);
-    ek_cli_on_stop(SIG_DFL, 0); /* what comes now has handlers of its own, or none */
+    ek_cli_on_stop(SIG_DFL, 0); /* the commands after this have their own handlers, or none */
     return err;
 }
 
-/* Where a no is kept; false: nowhere. */
+/* The file that remembers a no; false: there is no place for it. */
 static bool refusal_file(ek_buf *out)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -211,7 +211,7 @@ const char *ek_cli_offer(const ek_cli *cli, char **said)
     return chosen;
 }
 
-/* pull: a model from the Hub into the cache. The path of what can be opened is printed. */
+/* pull: a model from the Hub into the cache. Prints the path that --model takes. */
 int ek_cmd_pull(const ek_cli *cli)
 {
     ek_hub_name name;

@@ -46,7 +46,7 @@ static int int_of(const json_t *object, const char *key)
                : 0;
 }
 
-/* Appends ", 4 bits in groups of 64" as far as it is known. */
+/* Appends ", 4 bits in groups of 64", or the known part of it. */
 static void add_bits(ek_about *a, int bits, int group)
 {
     size_t n = strlen(a->format), room = sizeof a->format - n;
@@ -54,7 +54,7 @@ static void add_bits(ek_about *a, int bits, int group)
     if (bits && group && n < sizeof a->format) snprintf(a->format + n, sizeof a->format - n, " in groups of %d", group);
 }
 
-/* compressed-tensors puts the widths into its groups of modules. */
+/* compressed-tensors writes the widths into its groups of modules. */
 static void add_compressed(ek_about *a, const json_t *q)
 {
     const char *key;
@@ -88,7 +88,7 @@ static bool read_quantization(ek_about *a, const json_t *config)
     return true;
 }
 
-/* The element type that most bytes have. */
+/* The element type of most bytes. */
 static void read_types(ek_about *a, const char *path)
 {
     enum { TYPES = 32 };
@@ -126,7 +126,7 @@ static void read_folder(ek_about *a, const char *path)
     json_decref(config);
 }
 
-/* Also what is no Gemma 4 says what it is. */
+/* Also describes GGUF files that are not Gemma 4. */
 static void read_gguf(ek_about *a, const char *path)
 {
     ek_gguf *g;
@@ -141,7 +141,7 @@ static void read_gguf(ek_about *a, const char *path)
     ek_gguf_close(g);
 }
 
-/* config.json alone, whatever the weights are. */
+/* Reads only config.json, so the format of the weights does not matter. */
 static bool parse_config(ek_config *out, const char *dir)
 {
     ek_buf path = {0}, text = {0};

@@ -54,7 +54,7 @@ static ek_err opts_of(ek_model_opts *o, const ek_cli *cli)
     return ek_activations_parse(cli->activations, &o->activations);
 }
 
-/* No weight is read: r->model says what they would take, and where. */
+/* Reads no weights: r->model says how much memory they would take, and where. */
 static ek_err measure(ek_inspect *r)
 {
     ek_model_opts o;
@@ -69,7 +69,7 @@ static ek_err measure(ek_inspect *r)
     return EK_OK;
 }
 
-/* Which of the published models a drafter is for. */
+/* Names the published model that a drafter is for. */
 static void drafter_text(ek_inspect *r)
 {
     static const char *const name[] = {"e2b", "e4b", "12b", "26b", "31b"};
@@ -85,7 +85,8 @@ static void drafter_text(ek_inspect *r)
     r->runs = true;
 }
 
-/* A model that no text can be given to does not run, though `logits` and `generate`, which take ids, do. */
+/* Judges the tokenizer. A model that cannot read text does not run here, but `logits` and `generate` take ids and
+ * would. */
 static ek_err judge_tokenizer(ek_inspect *r)
 {
     ek_tokenizer *t;
@@ -114,8 +115,8 @@ static ek_err judge(ek_inspect *r)
 
 /* ------------------------------------------------------------------ keys and values */
 
-/* As the model lays them out (model.c): the blocks of the layers that own theirs. False where a head has a size that
- * the format cannot store. */
+/* The layout that the model has (model.c): blocks of the layers with their own keys and values. False if the format
+ * cannot store a head of this size. */
 static bool layout_of(ek_kv_layout *out, const ek_config *c, ek_kv_format f)
 {
     *out = (ek_kv_layout){.sliding_window = c->sliding_window};
@@ -151,7 +152,7 @@ static void list_kv(ek_inspect *r)
     qsort(r->kv, (size_t)r->n_kv, sizeof *r->kv, by_bytes_descending);
 }
 
-/* Which layers fit where. With --gpu-memory the devices need not be there. */
+/* Places layers on devices. With --gpu-memory, the devices do not have to exist. */
 static ek_err place(ek_inspect *r, const ek_device *device)
 {
     const double each = r->cli->has.gpu_memory ? r->cli->gpu_memory : 0;
@@ -160,7 +161,7 @@ static ek_err place(ek_inspect *r, const ek_device *device)
                  device->n > 1 || device->all ? " each" : "");
     else EK_TRY(ek_device_text(device, r->device, sizeof r->device));
     if (!r->measured) return EK_OK;
-    const ek_open_opts opts = {.ctx_tokens = r->cli->has.ctx ? r->ctx : 0}; /* as a start has it */
+    const ek_open_opts opts = {.ctx_tokens = r->cli->has.ctx ? r->ctx : 0}; /* the same options as at a start */
     const bool alone = !ek_device_is_split(device) && each == 0;
     const ek_fit_beside beside = ek_open_beside(r->model, r->towers, NULL, &opts, alone);
     if (ek_device_place(r->place, sizeof r->place, device, each, &beside, r->ctx, r->model))
@@ -177,7 +178,7 @@ static ek_err size_up(ek_inspect *r)
     r->weight_bytes = r->measured ? r->need.weight_bytes + r->tower_bytes : r->file_bytes;
     r->free_bytes = (ek_memory_available() - r->weight_bytes) / 2;
     if (r->free_bytes < 0) r->free_bytes = 0;
-    if (r->config.backbone_hidden_size == 0) list_kv(r); /* a drafter has none of its own */
+    if (r->config.backbone_hidden_size == 0) list_kv(r); /* a drafter has no keys and values of its own */
     ek_device device;
     EK_TRY(ek_device_parse(&device, r->cli->device));
     EK_TRY(ek_device_set_split(&device, r->cli->split));
@@ -196,15 +197,15 @@ static ek_err read_checkpoint(ek_inspect *r)
     char stored_why[512] = "";
     if (stored) snprintf(stored_why, sizeof stored_why, "%.500s", ek_err_text());
     if ((stored == EK_EFORMAT || stored == EK_EIO) && strcmp(r->about.container, "file") != 0)
-        return stored; /* damage is no property of a model */
+        return stored; /* a damaged file is an error, not a property of the model */
     ek_err err = judge(r);
-    if (stored && err && !r->has_config && !r->about.model_type[0]) /* nothing is known of it */
+    if (stored && err && !r->has_config && !r->about.model_type[0]) /* nothing is known about the checkpoint */
         return ek_fail(stored, "%s",
                        strcmp(r->about.container, "safetensors") || ek_is_dir(r->path) ? r->why : stored_why);
     return r->has_config ? size_up(r) : EK_OK;
 }
 
-/* A published model of which nothing need be here. */
+/* Reads a published model by its name. None of its files need to be here. */
 static ek_err read_published(ek_inspect *r)
 {
     const ek_cli *cli = r->cli;
@@ -225,7 +226,7 @@ ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
     ek_kv_format k, v;
     ek_activations activations;
     *r = (ek_inspect){.cli = cli};
-    EK_TRY(ek_kv_format_parse(cli->kv, &k, &v)); /* a wrong option is no property of the checkpoint */
+    EK_TRY(ek_kv_format_parse(cli->kv, &k, &v)); /* a wrong option is an error, not a property of the checkpoint */
     EK_TRY(ek_activations_parse(cli->activations, &activations));
     const ek_err err = cli->has.synthetic ? read_published(r) : read_checkpoint(r);
     ek_towers_close(r->towers);
@@ -252,7 +253,7 @@ ek_err ek_inspect_fits(ek_inspect_fit *out, const ek_cli *cli, const char *size,
     return EK_OK;
 }
 
-/* inspect: the kind of a checkpoint, its needs, and whether it runs, or why not. */
+/* inspect: the kind of a checkpoint, its needs, and whether it runs. If it does not run, the reason. */
 int ek_cmd_inspect(const ek_cli *cli)
 {
     static ek_inspect r; /* large */

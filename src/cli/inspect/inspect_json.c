@@ -32,7 +32,7 @@ static json_t *kv_formats(const ek_inspect *r)
     return list;
 }
 
-/* What only a model that was bound has. */
+/* Members for bound models only. */
 static void add_need(json_t *m, const ek_inspect *r)
 {
     const ek_model_need *n = &r->need;

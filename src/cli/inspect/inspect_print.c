@@ -58,7 +58,7 @@ static void print_weights(const ek_inspect *r)
     if (r->place[0]) printf("%-13s%s\n", outputs ? "outputs" : "layers", named ? strchr(r->place, ' ') + 1 : r->place);
 }
 
-/* Formats with groups of 64 and 128 are in the JSON. */
+/* The sizes with groups of 64 and 128 are only in the JSON. */
 static void print_kv(const ek_inspect *r)
 {
     const int max = r->config.max_position_embeddings;
@@ -94,7 +94,7 @@ static void print_batches(const ek_inspect *r)
     }
 }
 
-/* Of a file, which is read for its tensors. */
+/* For a file; reads its tensors. */
 static void print_tensors(const char *path)
 {
     ek_listing *l;

@@ -17,9 +17,10 @@
 #include "cli/local/running.h"
 
 enum { MAX_REPLY = 1 << 20 };
-static const double LIMIT = 0.5; /* seconds for all of it */
+static const double LIMIT = 0.5; /* seconds for the whole question */
 
-/* Where this machine reaches a server that listens on host: every interface includes the loopback one. */
+/* The address at which this machine reaches a server that listens on host. A server on every interface is on the
+ * loopback interface, too. */
 static const char *reach(const char *host)
 {
     if (!strcmp(host, "0.0.0.0") || !strcmp(host, "")) return "127.0.0.1";
@@ -33,7 +34,7 @@ void ek_running_url(char *out, int room, const ek_running *r)
     snprintf(out, (size_t)room, "http://%s%s%s:%d", v6 ? "[" : "", host, v6 ? "]" : "", r->port);
 }
 
-/* Waits until fd is ready for these events; false where the time is up. */
+/* Waits until fd is ready for these events; false at the end of the time. */
 static bool wait_for(int fd, short events, double end)
 {
     double left = end - ek_now();
@@ -113,7 +114,7 @@ void ek_running_ask(ek_running_now *now, const ek_running *r)
     *now = (ek_running_now){.memory = memory_of(r->pid), .connections = -1, .running = -1, .waiting = -1};
     if (get(&text, r, "/metrics")) {
         const char *t = ek_buf_text(&text);
-        int all = value_of(t, "evenkeel_connections"); /* this question's own is one of them */
+        int all = value_of(t, "evenkeel_connections"); /* one connection is that of this question */
         now->connections = all > 0 ? all - 1 : all;
         now->running = value_of(t, "evenkeel_requests_running");
         now->waiting = value_of(t, "evenkeel_requests_waiting");

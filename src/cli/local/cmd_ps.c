@@ -81,7 +81,7 @@ int ek_cmd_ps(const ek_cli *cli)
 {
     int n;
     if (cli->ready) {
-        /* By its port: in a container a server may have no folder in which it could be listed. */
+        /* By its port, because a server in a container may have no folder for its file. */
         const ek_running r = {.port = (int)cli->port};
         return ek_running_ready(&r) ? 0 : 1;
     }

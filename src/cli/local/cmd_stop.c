@@ -32,7 +32,8 @@ static void pause_short(void)
     nanosleep(&step, NULL);
 }
 
-/* Until the process is gone: it gives what runs the time of its --drain-timeout, then cancels it. */
+/* Waits until the process is gone. The server first gives running requests the time of its --drain-timeout, then
+ * cancels them. */
 static ek_err end(const ek_running *r)
 {
     char url[300];

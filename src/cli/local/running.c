@@ -19,8 +19,8 @@
 
 enum { MAX_FILE = 16 << 10, MAX_STAT = 4096 };
 
-/* The folder, created if missing. Others may write into /tmp, so an existing folder must be ours, and closed to them.
- */
+/* The folder, created if missing. Others may write into /tmp, so an existing folder must belong to this user and be
+ * closed to others. */
 static ek_err folder(ek_buf *out, bool make)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -102,7 +102,7 @@ static void text_of(char *out, size_t room, const json_t *v, const char *key)
     snprintf(out, room, "%s", s ? s : "");
 }
 
-/* false for what is no such file. */
+/* Reads the file of one server; false if the file is not such a file. */
 static bool read_one(ek_running *r, const char *path, int pid)
 {
     json_t *v;

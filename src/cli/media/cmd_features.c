@@ -1,4 +1,5 @@
-/* features: the rows that a model's tower computes for a picture or a sound, as they enter the text model. */
+/* features: the rows that a model's tower computes for a picture or a sound, in the form in which they enter the text
+ * model. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -14,7 +15,7 @@ static ek_err read_image(ek_picture *out, const ek_towers *t, const ek_cli *cli,
     return ek_picture_read(out, file->data, file->len, &o);
 }
 
-/* In slices of --chunk rows' work; the rows are appended to out, and the work is freed. */
+/* Encodes in slices, each with the work of --chunk rows. Appends the rows to out and frees the work. */
 static void encode(ek_buf *out, ek_tower_work *w, const ek_towers *t, const ek_cli *cli)
 {
     int rows;
@@ -49,7 +50,7 @@ static ek_err encode_image(ek_buf *out, const ek_cli_towers *m, const ek_cli *cl
     return err;
 }
 
-/* One piece after the other. */
+/* Encodes the pieces one after the other. */
 static ek_err encode_sound(ek_buf *out, const ek_cli_towers *m, const ek_cli *cli, const ek_buf *file)
 {
     ek_towers *const t = m->towers;

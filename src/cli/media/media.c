@@ -43,7 +43,7 @@ ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli)
     return ek_file_read(out, cli->has.image ? cli->image.v[0] : cli->audio.v[0], EK_MEDIA_MAX_BYTES);
 }
 
-/* Half a result must not be taken for one. */
+/* Nothing may take half a result for a whole one. */
 ek_err ek_cli_write_file(const char *path, const void *bytes, size_t n)
 {
     FILE *f = fopen(path, "wb");
@@ -61,8 +61,7 @@ ek_err ek_cli_open_towers(ek_cli_towers *t, const ek_cli *cli)
     const char *dir;
     ek_open_opts o;
     ek_model_opts model;
-    if (!cli->has.model && !cli->has.synthetic)
-        EK_TRY(ek_cli_model_dir(cli, &dir)); /* its sentence speaks of --model */
+    if (!cli->has.model && !cli->has.synthetic) EK_TRY(ek_cli_model_dir(cli, &dir)); /* its message names --model */
     EK_TRY(ek_cli_open_opts(&o, cli));
     EK_TRY(ek_open_check(&o));
     EK_TRY(ek_open_model_opts(&o, &model));

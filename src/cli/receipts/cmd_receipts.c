@@ -36,7 +36,7 @@ static ek_err show(const char *path)
         ek_receipt_fini(&r);
         if (err) ek_fail_in(err, "%s", path);
     }
-    for (char *line = out.data, *end; !err && line && *line; line = end + 1) { /* texts of strangers: a line each */
+    for (char *line = out.data, *end; !err && line && *line; line = end + 1) { /* texts of strangers: one line each */
         end = strchr(line, '\n');
         *end = '\0';
         ek_cli_put(stdout, line);
@@ -47,7 +47,7 @@ static ek_err show(const char *path)
     return err;
 }
 
-/* Each line follows the one before it, and each root is that of its entries. */
+/* Each line has to follow from the line before, and each root has to be the root of its entries. */
 static ek_err check_log(const char *path)
 {
     ek_receipt_log *l;

@@ -41,11 +41,11 @@ void ek_report_fini(ek_report *r)
     *r = (ek_report){0};
 }
 
-/* --- what is said --- */
+/* --- the output --- */
 
 typedef struct said {
     const ek_cli *cli;
-    bool rows; /* the model was asked */
+    bool rows; /* the model was asked for rows */
     ek_buf json;
     int status;
 } said;
@@ -66,7 +66,7 @@ static const char *verdict_of(const ek_report *r)
                               : "signed";
 }
 
-/* What a receipt that holds proves, and what none proves. */
+/* What a valid receipt proves, and what no receipt proves. */
 static int sentences(const char *out[8], const ek_report *r, bool proven)
 {
     int n = 0;
@@ -144,7 +144,7 @@ static void say(said *s, const ek_report *r, int i, int n)
     if (status == 1 || (status == 2 && s->status == 0)) s->status = status;
 }
 
-/* --- what is checked --- */
+/* --- the checks --- */
 
 static void check_signature(ek_report *out, const ek_receipt *r, const ek_public_key *key)
 {
@@ -159,7 +159,7 @@ static void check_signature(ek_report *out, const ek_receipt *r, const ek_public
                       key->id);
 }
 
-/* What cannot be read may still be seen to be what the key did not sign. */
+/* The signature can show that a receipt was changed, even if the receipt cannot be read. */
 static void check_unread(ek_report *out, const ek_receipt *r, const ek_public_key *key)
 {
     ek_signed how;
@@ -199,13 +199,13 @@ typedef struct verifying {
     const ek_cli *cli;
     ek_public_key key;
     ek_buf text, prompt, checkpoint;
-    json_t *file; /* of text: maybe a whole reply */
+    json_t *file; /* the text's file, which may be a whole reply */
     int n;        /* receipts in it */
     ek_opened m;
     bool opened;
 } verifying;
 
-/* Receipt i is that of choice i. */
+/* Receipt i belongs to choice i. */
 static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, int i, ek_asked *asked)
 {
     const ek_opening *o = &r->opening;
@@ -230,7 +230,7 @@ static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, int i,
     ek_verify_rows(out, r, &v->m, prompt, from, to);
 }
 
-/* That the receipt was in the log before a checkpoint: the one beside it, or one that was kept. */
+/* Checks that the receipt was in the log before a checkpoint: the one beside it, or a kept one. */
 static void check_log(verifying *v, ek_report *out, const ek_receipt *r)
 {
     bool good;

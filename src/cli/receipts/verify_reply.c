@@ -39,7 +39,7 @@ static bool same_float(float a, float b)
     return a == b;
 }
 
-/* The first option that the body asks for otherwise than the receipt says; NULL: none. */
+/* The first option whose value in the body differs from the receipt; NULL: none. */
 static const char *other_option(const ek_receipt *r, const ek_api_request *req)
 {
     const ek_statement *s = &r->statement;
@@ -86,7 +86,7 @@ static const ek_dialect *dialect_of(const char *path)
     return NULL;
 }
 
-/* As the receipt's API reads the body; true when that gives the receipt's tokens. *read: whether the API takes it. */
+/* Reads the body as the receipt's API does; true if the tokens are the receipt's. *read: the API accepts the body. */
 static bool by_dialect(ek_report *out, bool options, const ek_receipt *r, const ek_chat_model *chat,
                        const ek_config *config, const char *text, size_t n, ek_asked *found, bool *read)
 {
@@ -199,7 +199,7 @@ static void ignore(void *arg, const ek_reply_event *e)
     (void)arg, (void)e;
 }
 
-/* Feeds the tokens to a turn as the engine would; NULL where the stop strings are none. */
+/* Gives the tokens to a turn as the engine would; NULL if the stop strings are not the receipt's. */
 static ek_turn *read_tokens(const ek_receipt *r, const ek_opened *m, const ek_past_calls *past, int *used)
 {
     const ek_statement *s = &r->statement;
@@ -282,7 +282,7 @@ static void add_texts(ek_buf *out, const json_t *list, const char *kind)
     }
 }
 
-/* The last event of a stream with n choices: it has one of them, and no words. */
+/* Whether the object is the last event of a stream with n choices: it has one of the choices, and no text. */
 static bool is_event(const json_t *choices, int n)
 {
     size_t len;
@@ -291,7 +291,7 @@ static bool is_event(const json_t *choices, int n)
     return n > 1 && json_array_size(choices) == 1 && (ek_json_get(only, "delta") || (text && len == 0));
 }
 
-/* The visible text that a whole reply of some API has, or its choice (NULL: none); false: it has none that is known. */
+/* The visible text of a whole reply of any API, or of its choice (NULL: none). False: the reply has no known text. */
 static bool content_of(ek_buf *out, const json_t *choice, const json_t *reply)
 {
     size_t n;
@@ -334,7 +334,7 @@ static void check_body(ek_report *out, const json_t *reply, int i, int n, const 
     ek_buf_fini(&text);
 }
 
-/* Choice i > 0 of several draws with a seed that follows from the first. */
+/* Choice i > 0 of several. It draws with a seed that follows from the first choice's. */
 static void check_seed(ek_report *out, const ek_receipt *r)
 {
     enum { CHOICES = 128 };

@@ -19,7 +19,7 @@ typedef struct pass {
     int32_t *tokens; /* prompt, then reply */
     ek_hash *root;   /* of each row */
     uint64_t *allowed;
-    int wrong; /* the first row that is another one, -1: none */
+    int wrong; /* the first row that differs, -1: none */
     char why[200];
     bool failed, done;
 } pass;
@@ -77,7 +77,7 @@ static void compare_draw(pass *p, int i, const float *logits)
         mask.look(mask.arg, NULL, 0, p->allowed, &all);
         allowed = all ? NULL : p->allowed;
     } else if (p->receipt->statement.form.any) {
-        return; /* the mask is not known */
+        return; /* the mask is unknown */
     }
     const int32_t drawn = ek_sample(p->sampler, logits, allowed, &p->sampling, p->tokens, p->n_prompt, p->n_prompt + i);
     char why[200];
@@ -135,7 +135,7 @@ static void open_sampling(pass *p)
     ek_sampler_open(&p->sampler, ek_cpu_detect(), c->vocab_size, c->suppress, c->n_suppress);
 }
 
-/* What bound the tokens, at the first row that is compared. */
+/* Opens the bounds that restricted the tokens, at the first row that is compared. */
 static ek_err open_bounds(pass *p, const ek_turn_prompt *prompt)
 {
     const ek_statement *s = &p->receipt->statement;
@@ -179,7 +179,7 @@ static ek_err run(pass *p, const ek_turn_prompt *prompt)
     return EK_OK;
 }
 
-/* All rows were computed, and none of what the receipt opens says otherwise. */
+/* All rows were computed, and none contradicts an opened part of the receipt. */
 static void judge(ek_report *out, const pass *p)
 {
     const ek_opening *o = &p->receipt->opening;

@@ -1,4 +1,4 @@
-/* Pictures, sounds and videos of a dialogue: files at the beginning of the next message. */
+/* Pictures, sounds and videos of a dialogue. Their files go to the beginning of the next message. */
 #include <stdlib.h>
 #include <string.h>
 

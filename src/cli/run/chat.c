@@ -19,7 +19,7 @@
 
 /* ------------------------------------------------------------------ answers */
 
-/* The next call of a message, from block *i on; NULL without. */
+/* The next call in a message, from block *i on; NULL if there is none. */
 static const ek_block *next_call(const ek_dialogue *d, int message, int *i)
 {
     const ek_message *m = &d->history.messages[message];
@@ -44,7 +44,7 @@ static int print_calls(const ek_dialogue *d)
     return n;
 }
 
-/* The person at the keyboard plays the tools. false at the end of input, and after Ctrl-C, which leaves the turn. */
+/* Asks the person for the results of tool calls. False at the end of input, and after Ctrl-C, which leaves the turn. */
 static bool ask_results(ek_dialogue *d, ek_editor *editor)
 {
     const int message = d->history.n_messages - 1;
@@ -64,7 +64,7 @@ static bool ask_results(ek_dialogue *d, ek_editor *editor)
     return true;
 }
 
-/* "[31 tokens, 24.5 tokens/s]": two figures; /stats has the others. */
+/* Prints two figures, "[31 tokens, 24.5 tokens/s]"; /stats has the others. */
 static void print_stats(const ek_dialogue *d)
 {
     const ek_dialogue_stats *s = &d->stats;
@@ -76,7 +76,7 @@ static void print_stats(const ek_dialogue *d)
     fprintf(stderr, "]%s\n", undim);
 }
 
-/* Answers until no call waits for a result. editor NULL: there is nobody to ask for results. *left: a result was not
+/* Answers until no call waits for a result. editor NULL: nobody can be asked for results. *left: a result was not
  * given. */
 static ek_err answer(ek_dialogue *d, ek_editor *editor, bool stats, bool *left)
 {
@@ -96,7 +96,7 @@ static ek_err answer(ek_dialogue *d, ek_editor *editor, bool stats, bool *left)
     }
 }
 
-/* What the terminal, the options and the environment allow. */
+/* Sets colours and progress as the terminal, the options and the environment allow. */
 static void look_of(ek_dialogue *d)
 {
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
@@ -117,7 +117,7 @@ int ek_chat_once(ek_dialogue *d, const char *prompt)
 
 /* ------------------------------------------------------------------ messages */
 
-/* Behind """: the lines up to the next one. NULL at the end of input; "" after Ctrl-C. */
+/* Reads the lines after """ up to the next """. NULL at the end of input; "" after Ctrl-C. */
 static char *read_block(ek_editor *editor, const char *first)
 {
     ek_buf text = {0};
@@ -161,7 +161,7 @@ static char *read_message(ek_editor *editor, char **said, bool terminal)
     return block;
 }
 
-/* What a person has to know to begin. */
+/* Prints what a person has to know to begin. */
 static void say_start(const ek_dialogue *d)
 {
     char where[640];
@@ -172,8 +172,8 @@ static void say_start(const ek_dialogue *d)
     free(name);
 }
 
-/* A failed answer ends the answer, not the chat; what was asked is taken back, as it is where a turn is left. false:
- * nothing more can be said. */
+/* A failed answer does not end the chat. Its question is taken back, as after Ctrl-C. False: output is no longer
+ * possible. */
 static bool exchange(ek_chat *c, ek_editor *editor, const char *text)
 {
     ek_dialogue *d = c->d;
@@ -201,14 +201,14 @@ static bool say(ek_chat *c, ek_editor *editor, const char *line, bool terminal)
     return good;
 }
 
-/* Whether a line begins with a slash and is no message. Of several lines only a command's are commands; an existing
- * path is a file that was dragged here. */
+/* Whether a line is a command and not a message: it begins with a slash and is not an existing path, which was dragged
+ * here. Several lines are a command only if its name is known. */
 static bool is_command(const char *line)
 {
     return *line == '/' && (ek_chat_knows(line) || (!strchr(line, '\n') && !ek_typed_is_path(line)));
 }
 
-/* Where the lines of former chats are: --history, or the folder for such things. NULL: nowhere. */
+/* The file of typed lines: --history, or one in the user's folder for states. NULL: none. */
 static char *history_file(const ek_cli *cli)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -246,7 +246,7 @@ int ek_chat_run(ek_dialogue *d, char **said)
     return ek_cli_failed(d->cli);
 }
 
-/* ------------------------------------------------------------------ run: one answer, or a chat */
+/* --- run: one answer, or a chat --- */
 
 /* Piped input, without the ends of its last lines. A person sees that the program waits for input. */
 static ek_err read_input(ek_buf *out)
@@ -263,8 +263,8 @@ static ek_err read_input(ek_buf *out)
     return EK_OK;
 }
 
-/* Beside a prompt standard input is read where something is piped into it, not where it is just what it is for
- * everybody: a device, or none. */
+/* With a prompt on the command line, standard input is read only if it is piped or a file, not if it is a device or
+ * closed. */
 static bool has_input(const ek_cli *cli)
 {
     struct stat st;
@@ -293,7 +293,7 @@ int ek_cmd_run(const ek_cli *given)
     const bool piped = has_input(cli);
     char *said = NULL;
     const char *offered = cli->has.model || cli->arg || piped || cli->lines ? NULL : ek_cli_offer(cli, &said);
-    if (offered) cli->model = offered, cli->has.model = cli->yes = true; /* the question is answered */
+    if (offered) cli->model = offered, cli->has.model = cli->yes = true; /* the user agreed to the offered model */
     if ((piped && read_input(&input)) || ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     ek_err err = ek_dialogue_open(&d, cli);
     if (!err && !cli->has.model)

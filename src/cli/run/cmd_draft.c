@@ -11,7 +11,7 @@
 #include "cli/frame/open.h"
 #include "ops/rows/rows.h"
 
-/* The pages of one sequence, which are all there are. */
+/* The pages of one sequence. There are no others. */
 typedef struct bed {
     ek_kv_memory kv;
     size_t bytes[EK_PAGE_KINDS];
@@ -49,7 +49,7 @@ static void close_bed(bed *b)
     free(b->page);
 }
 
-/* The model's pass over the prompt, in chunks; leaves the logits and the state of its last row. */
+/* Runs the model over the prompt in chunks. Leaves the logits and the state of its last row. */
 static ek_err feed(bed *b, const ek_model *m, const ek_list *ids, int chunk)
 {
     ek_row *row = ek_alloc(sizeof *row * (size_t)chunk);
@@ -64,7 +64,7 @@ static ek_err feed(bed *b, const ek_model *m, const ek_list *ids, int chunk)
     return err;
 }
 
-/* Drafts into token[0..n); the logits of each go to file, if there is one. */
+/* Drafts into token[0..n). Writes the logits of each token to file, if given. */
 static ek_err draft(const bed *b, ek_drafter *d, const ek_list *ids, int32_t bonus, int32_t *token, int n, FILE *file)
 {
     const ek_config *c = ek_model_config(ek_drafter_target(d));
@@ -92,7 +92,7 @@ static void print(const ek_cli *cli, int32_t bonus, const int32_t *token)
     puts(cli->json ? "]}" : "");
 }
 
-/* What only the model tells of --ids. */
+/* Checks of --ids that need the model. */
 static ek_err check_ids(const ek_list *ids, const ek_config *c)
 {
     if (ids->n >= c->max_position_embeddings)
@@ -137,7 +137,7 @@ int ek_cmd_draft(const ek_cli *cli)
     if (cli->has.out && !(file = fopen(cli->out, "wb"))) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
     if (!err) err = run(cli, &m, file);
     if (file && fclose(file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
-    if (file && err && ek_is_file(cli->out)) remove(cli->out); /* half a result must not be taken for one */
+    if (file && err && ek_is_file(cli->out)) remove(cli->out); /* nothing may take half a result for a whole one */
     ek_opened_close(&m);
     return err ? ek_cli_failed(cli) : 0;
 }

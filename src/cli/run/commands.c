@@ -65,7 +65,7 @@ static void do_load(ek_chat *c, const char *arg)
     ek_buf_fini(&path);
 }
 
-/* ------------------------------------------------------------------ how it answers */
+/* --- settings of answers --- */
 
 static void do_think(ek_chat *c, const char *arg)
 {
@@ -105,7 +105,8 @@ const char *ek_chat_setting(int i)
     return i < N_SETTINGS ? settings[i] : NULL;
 }
 
-/* The name of a setting as the table has it, of a word with dashes or underscores; NULL, with a guess in *near. */
+/* The table's name of a setting that is written with dashes or underscores; NULL, with a guess in *near, if there is
+ * none. */
 static const char *setting_of(const char *word, size_t n, const char **near)
 {
     char name[40];
@@ -144,7 +145,7 @@ static void do_set(ek_chat *c, const char *arg)
     ek_buf_fini(&foreign);
 }
 
-/* All figures of the last answer. */
+/* Prints all figures of the last answer. */
 static void show_stats(const ek_dialogue *d)
 {
     const ek_dialogue_stats *s = &d->stats;
@@ -174,7 +175,7 @@ static void do_stats(ek_chat *c, const char *arg)
     printf("the speed of answers is %s\n", c->stats ? "shown" : "not shown");
 }
 
-/* ------------------------------------------------------------------ the model and what it is given */
+/* --- the model and its input --- */
 
 static void do_model(ek_chat *c, const char *arg)
 {
@@ -247,7 +248,7 @@ static void attach_one(ek_chat *c, ek_part_kind kind, const char *path)
     ek_buf_fini(&says);
 }
 
-/* One file, or several that were dragged at once. */
+/* Attaches one file, or several that were dragged together. */
 static void attach(ek_chat *c, ek_part_kind kind, const char *arg)
 {
     static const char *const name[] = {"image", "video", "audio"};
@@ -296,7 +297,7 @@ static void do_help(ek_chat *c, const char *arg);
 static const struct {
     const char *name, *args;
     void (*run)(ek_chat *c, const char *arg);
-    const char *text; /* NULL: another name of the one before */
+    const char *text; /* NULL: another name of the row before */
 } commands[] = {
     {"help", "", do_help, "this text"},
     {"?", "", do_help, NULL},

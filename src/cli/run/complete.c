@@ -20,18 +20,18 @@ static void add_matching(ek_buf *list, const char *name, const char *typed, size
     add(list, name, strlen(name), " ");
 }
 
-/* As it is typed: with backslashes, or within the quote that the word began with. */
+/* Appends a name in the form in which it is typed: with backslashes, or within the quote that begins the word. */
 static void add_escaped(ek_buf *list, const char *name, char quote)
 {
     for (; *name; name++) {
         const char *special = quote == '"' ? "\"\\" : " \t\\\"'()&;$`!*?[]{}<>|#";
-        if (quote == '\'' && *name == quote) ek_buf_str(list, "'\\'"); /* and the quote that follows opens it again */
+        if (quote == '\'' && *name == quote) ek_buf_str(list, "'\\'"); /* the next quote opens the text again */
         else if (quote != '\'' && strchr(special, *name)) ek_buf_char(list, '\\');
         ek_buf_char(list, *name);
     }
 }
 
-/* Where the last word of n bytes begins. */
+/* The offset at which the last word of n bytes begins. */
 static size_t last_word(const char *line, size_t n)
 {
     size_t from = 0;
@@ -55,7 +55,7 @@ static void complete_path(ek_buf *list, const char *word, size_t n)
     if (quote) ek_buf_char(&typed, quote);
     ek_typed_path(&path, ek_buf_text(&typed));
     const char *slash = strrchr(ek_buf_text(&path), '/'), *name = slash ? slash + 1 : ek_buf_text(&path);
-    size_t keep = n; /* of what was typed: up to its last slash */
+    size_t keep = n; /* the length of the typed text up to its last slash */
     while (keep > (quote ? 1u : 0u) && word[keep - 1] != '/') keep--;
     ek_buf dir = {0};
     if (slash) ek_buf_add(&dir, ek_buf_text(&path), (size_t)(slash - ek_buf_text(&path)) + 1);

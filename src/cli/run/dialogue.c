@@ -50,7 +50,7 @@ ek_err ek_dialogue_tools(ek_dialogue *d, const char *path)
 
 void ek_dialogue_add(ek_dialogue *d, ek_role role, const char *text, const ek_block *call)
 {
-    /* call may point into the history, which moves when a message is added. */
+    /* call may point into the history, which moves when a message is added, so its texts are copied first. */
     ek_buf id = {0}, name = {0};
     if (call) {
         ek_buf_add(&id, ek_buf_text(&call->id), call->id.len);
@@ -72,7 +72,7 @@ void ek_dialogue_reset(ek_dialogue *d)
     if (d->system) ek_dialogue_add(d, EK_ROLE_SYSTEM, d->system, NULL);
 }
 
-/* The first message to the end, or the last one to the beginning. */
+/* Moves the first message to the end, or the last one to the beginning. */
 static void rotate(ek_conversation *c, bool to_end)
 {
     const size_t n = (size_t)c->n_messages;
@@ -124,7 +124,8 @@ void ek_dialogue_close(ek_dialogue *d)
     free(d->model);
 }
 
-/* Two models at a time may not fit: the one that is open goes first, once it is known that the other one is there. */
+/* Two models may not fit into memory at a time. The open model is closed first, after a check that the other one
+ * exists. */
 ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost)
 {
     const char *was = d->options.model, *path;
@@ -147,14 +148,14 @@ ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost)
     return ek_fail(EK_EINVAL, "%s", why);
 }
 
-/* An answer on its way to the terminal. */
+/* Prints an answer to the terminal. */
 typedef struct printer {
     ek_turn *turn;
     ek_dialogue *d;
     ek_wrap content, thoughts;
-    bool thinking; /* reasoning was printed and not yet closed by a line end */
-    bool reading;  /* the line about the prompt stands */
-    bool closed;   /* standard output does not take more */
+    bool thinking; /* reasoning was printed, and its line is not ended yet */
+    bool reading;  /* the line about reading the prompt is on the screen */
+    bool closed;   /* standard output accepts no more text */
     double begun, first, thought_from, shown_at;
 } printer;
 
@@ -173,7 +174,7 @@ static bool folds(const printer *p)
     return p->d->look.control && !p->d->look.whole;
 }
 
-/* The end of what is thought so far, in one line that is written again and again. */
+/* Shows the end of the thoughts so far in one line, which is rewritten each time. */
 static void show_thinking(printer *p)
 {
     enum { SHOWN = 200 };
@@ -213,7 +214,7 @@ static void end_thought(printer *p)
     p->thinking = false;
 }
 
-/* "reading the prompt, 40 %", once that has taken a while. */
+/* Shows "reading the prompt, 40 %" if reading takes long. */
 static void show_reading(printer *p)
 {
     int done, all;
@@ -249,7 +250,7 @@ static void print(void *arg, const ek_reply_event *e)
     }
 }
 
-/* The engine runs in this thread: its news need no queue. */
+/* The engine runs in this thread, so its news needs no queue. */
 static void on_news(void *arg, const ek_turn_news *news)
 {
     printer *p = arg;
@@ -292,7 +293,7 @@ static ek_err answer(ek_dialogue *d, const ek_turn_prompt *prompt, const volatil
     EK_TRY(ek_turn_open(&p.turn, &d->m.chat, prompt, &opts, print, &p));
     ek_err err = generate(d, &p, prompt, stop);
     if (!err) {
-        char request[32]; /* ids pair calls with their results; they have to differ within the history */
+        char request[32]; /* ids pair calls with their results, so each id occurs once in the history */
         snprintf(request, sizeof request, "%d", d->history.n_messages);
         ek_conversation_answer(&d->history, &ek_turn_result_of(p.turn)->answer, request);
     }

@@ -26,7 +26,7 @@ enum { KEPT = 1000, MAX_PASTE = 4 << 20 };
 static const char PASTE_ON[] = "\033[?2004h", PASTE_OFF[] = "\033[?2004l";
 
 struct ek_editor {
-    EditLine *el; /* NULL: lines are read as they are */
+    EditLine *el; /* NULL: lines are read without editing */
     History *history;
     char *file;
     char prompt[512];
@@ -35,7 +35,7 @@ struct ek_editor {
 
 volatile int ek_editor_interrupted;
 static volatile int resized, continued;
-static int wake[2] = {-1, -1}; /* a signal between two looks at its flag is not slept over: it leaves a byte here */
+static int wake[2] = {-1, -1}; /* a signal writes a byte, so that a wait ends even if it comes just before the wait */
 
 static void on_signal(int number)
 {
@@ -43,13 +43,13 @@ static void on_signal(int number)
     if (number == SIGINT) ek_editor_interrupted = 1;
     else if (number == SIGCONT) continued = 1;
     else resized = 1;
-    if (wake[1] >= 0 && write(wake[1], "", 1) < 0) { /* it is full: it wakes already */
+    if (wake[1] >= 0 && write(wake[1], "", 1) < 0) { /* the pipe is full, so the poll wakes anyway */
     }
     errno = kept;
 }
 
-/* Ctrl-C ends a read. The others only wake the editor's poll: elsewhere a read that they ended would look like the end
- * of input. */
+/* Ctrl-C ends a read. Other signals only wake the editor's poll. If they ended a read elsewhere, it would look like the
+ * end of input. */
 void ek_editor_catch(void)
 {
     struct sigaction act = {.sa_handler = on_signal};
@@ -66,7 +66,7 @@ bool ek_editor_can(void)
     return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-/* ------------------------------------------------------------------ what libedit calls */
+/* --- callbacks of libedit --- */
 
 static char *prompt_of(EditLine *el)
 {
@@ -75,7 +75,7 @@ static char *prompt_of(EditLine *el)
     return e->prompt;
 }
 
-/* A shell that had the terminal meanwhile has set it as it likes: the line is read and shown as before. */
+/* Another program may have changed the terminal meanwhile. Sets the editor's mode again and shows the line. */
 static void show_again(EditLine *el)
 {
     continued = 0;
@@ -107,12 +107,12 @@ static int next_byte(EditLine *el, char *c)
         if (ready <= 0 || !p[0].revents) continue;
         ssize_t n = read(STDIN_FILENO, c, 1);
         if (n >= 0) return (int)n;
-        if (errno == EIO) return 0; /* the terminal is gone */
+        if (errno == EIO) return 0; /* the terminal no longer exists */
         if (errno != EINTR && errno != EAGAIN) return -1;
     }
 }
 
-/* A character; bytes that are none become U+FFFD. */
+/* Reads a character; bytes that are no character become U+FFFD. */
 static int next_char(EditLine *el, wchar_t *c)
 {
     char bytes[MB_LEN_MAX];
@@ -131,14 +131,15 @@ static int next_char(EditLine *el, wchar_t *c)
     return 1;
 }
 
-/* Ctrl-D: the end of input on an empty line, the end of the line behind its text, and within it a character less. */
+/* Ctrl-D: the end of input on an empty line, the end of the line after its text, and inside it the deletion of a
+ * character. */
 static unsigned char on_end(EditLine *el, int key)
 {
     (void)key;
     const LineInfoW *l = el_wline(el);
     if (l->buffer == l->lastchar) return CC_EOF;
     if (l->cursor == l->lastchar) {
-        el_wpush(el, L"\n"); /* as the key would */
+        el_wpush(el, L"\n"); /* as the Enter key would */
         return CC_NORM;
     }
     el_cursor(el, 1);
@@ -146,7 +147,7 @@ static unsigned char on_end(EditLine *el, int key)
     return CC_REFRESH;
 }
 
-/* Behind the mark that begins a paste: all up to the mark that ends it is text. */
+/* After the mark that begins a paste, everything up to the end mark is text. */
 static unsigned char on_paste(EditLine *el, int key)
 {
     static const wchar_t end[] = L"\033[201~";
@@ -162,7 +163,7 @@ static unsigned char on_paste(EditLine *el, int key)
             break;
         }
     }
-    size_t kept = 0; /* what a terminal obeys is no text */
+    size_t kept = 0; /* control characters are not text */
     for (size_t i = 0; i < n; i++)
         if (text[i] == L'\n' || text[i] == L'\t' || (text[i] >= L' ' && text[i] != 0x7f)) text[kept++] = text[i];
     while (kept && text[kept - 1] == L'\n') kept--;
@@ -172,7 +173,7 @@ static unsigned char on_paste(EditLine *el, int key)
     return failed ? CC_ERROR : CC_REFRESH;
 }
 
-/* What all of the list begin with. */
+/* The length of the common beginning of all entries. */
 static size_t common(const ek_buf *list)
 {
     const char *first = ek_buf_text(list);
@@ -191,7 +192,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Below the line, in columns: what may come, without the folders before it. */
+/* Shows the candidates below the line, in columns, without their folders. */
 static void show_list(const ek_buf *list)
 {
     enum { MAX = 200 };
@@ -274,7 +275,7 @@ static void open_history(ek_editor *e, const char *file)
     history(e->history, &ev, H_LOAD, file);
 }
 
-/* What was typed is nobody else's business. Written anew and then renamed: a full disk costs no older lines. */
+/* Others may not read typed text. The file is written anew and then renamed, so a full disk does not cost old lines. */
 static void write_history(const ek_editor *e)
 {
     HistEvent ev;
@@ -305,7 +306,7 @@ ek_editor *ek_editor_open(const char *history_file, ek_complete_fn *complete)
     *e = (ek_editor){.complete = complete};
     ek_editor_catch();
     if (!ek_editor_can() || pipe2(wake, O_NONBLOCK | O_CLOEXEC)) return e;
-    /* Characters, not bytes, are edited; nothing else of a locale is wanted. */
+    /* The editor has to edit characters, not bytes; it needs nothing else of a locale. */
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX < 4) setlocale(LC_CTYPE, "C.UTF-8");
     e->el = el_init("evenkeel", stdin, stdout, stderr);
     if (!e->el) return e;
@@ -343,11 +344,11 @@ void ek_editor_close(ek_editor *e)
     free(e);
 }
 
-/* As it comes, with a prompt where a person types. */
+/* Reads a line without editing, with a prompt if a person types. */
 static char *read_plain(const char *prompt)
 {
     if (isatty(STDIN_FILENO)) {
-        ek_cli_put(stdout, prompt); /* with a name that the model wrote */
+        ek_cli_put(stdout, prompt); /* the prompt may contain a name that the model wrote */
         fflush(stdout);
     }
     char *line = NULL;
@@ -369,12 +370,12 @@ static char *read_edited(ek_editor *e)
 {
     int n = 0;
     fflush(stdout);
-    el_set(e->el, EL_PREP_TERM, 1); /* before the prompt: what is typed at once would be shown twice */
+    el_set(e->el, EL_PREP_TERM, 1); /* before the prompt, because early input would otherwise be shown twice */
     fputs(PASTE_ON, stdout);
     fflush(stdout);
     const char *line = el_gets(e->el, &n);
     fputs(PASTE_OFF, stdout);
-    if (!line || n <= 0) { /* Ctrl-C or the end: either leaves the line */
+    if (!line || n <= 0) { /* Ctrl-C or the end of input leaves the line */
         putchar('\n');
         fflush(stdout);
         if (!ek_editor_interrupted) return NULL;

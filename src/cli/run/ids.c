@@ -20,7 +20,7 @@
 /* ------------------------------------------------------------------ pictures and sounds beside --ids */
 
 typedef struct parts {
-    ek_part *part; /* owned, with a reference of each */
+    ek_part *part; /* owned; holds a reference to each picture and sound */
     int n;
 } parts;
 
@@ -45,7 +45,7 @@ static ek_err check_takes(const ek_cli *cli, const ek_opened *m)
     return EK_OK;
 }
 
-/* EINVAL and EUNSUPPORTED in a sentence, with the file where it is about one. */
+/* EINVAL and EUNSUPPORTED with a sentence, and with the file if one is wrong. */
 static ek_err read_parts(parts *out, const ek_cli *cli, const ek_opened *m)
 {
     const int n = cli->image.n + cli->audio.n;
@@ -109,7 +109,7 @@ static void print(const ek_cli *cli, ek_buf *ids, evenkeel_finish finish)
     puts(ek_buf_text(ids));
 }
 
-/* The library's 0 of top_p is all tokens, the option's the most likely one. */
+/* top_p 0 means all tokens in the library, and the most likely token in the option. */
 static evenkeel_request request_of(const ek_cli *cli, const ek_config *config)
 {
     const ek_sampling s = ek_cli_sampling(cli, config);
@@ -157,10 +157,10 @@ int ek_cmd_generate(const ek_cli *cli)
 /* ------------------------------------------------------------------ logits */
 
 typedef struct rows {
-    pthread_mutex_t lock; /* of file, bad and error */
+    pthread_mutex_t lock; /* guards file, bad and error */
     FILE *file;           /* NULL: it cannot be opened */
     int vocab_size;
-    bool bad; /* that, or a write failed */
+    bool bad; /* file cannot be opened, or a write failed */
     int error;
 } rows;
 
@@ -192,10 +192,10 @@ static void stop(int number)
     stopped = 1;
 }
 
-/* Until the end; the request is cancelled when nobody wants its rows any more. */
+/* Runs to the end, or cancels the request when its rows are no longer wanted. */
 static ek_err run_rows(const asked *a, rows *r, evenkeel_id id)
 {
-    ek_cli_on_stop(stop, (int)SA_RESETHAND); /* a second one ends the program */
+    ek_cli_on_stop(stop, (int)SA_RESETHAND); /* a second signal ends the program */
     ek_err err = EK_OK;
     while (evenkeel_pending(a->queue) > 0) {
         if (stopped || is_bad(r)) evenkeel_cancel(a->engine, id);
@@ -209,8 +209,8 @@ static ek_err run_rows(const asked *a, rows *r, evenkeel_id id)
     return r->bad ? ek_fail(EK_EIO, "%s: %s", a->cli->out, strerror(r->error)) : EK_OK;
 }
 
-/* The engine's thread waits in on_row until the file is open: a request that is refused leaves it as it was. Half a
- * result must not be taken for one. */
+/* The engine's thread waits in on_row until the file is open, so a refused request leaves an old file unchanged.
+ * Nothing may take half a result for a whole one. */
 static int write_rows(const asked *a, rows *r)
 {
     const ek_cli *cli = a->cli;

@@ -92,7 +92,7 @@ static void write_sound(ek_buf *out, const ek_media_file *f)
     ek_buf_fmt(out, "\", \"format\": \"%s\"}}", lower(format, sizeof format, info.format));
 }
 
-/* A video that came as a file goes out as one. */
+/* A video that came as a file is written as a file. */
 static void write_video_file(ek_buf *out, const ek_block *b)
 {
     const ek_buf *bytes = &b->files[0].bytes;
@@ -133,7 +133,7 @@ static void write_part(ek_buf *out, const ek_block *b)
     }
 }
 
-/* A message with pictures or sounds: its content as a list of parts, which hold the files. */
+/* Writes a message with pictures or sounds: its content is a list of parts, which hold the files. */
 static bool write_parts(ek_buf *out, const ek_message *m)
 {
     int n = 0;
@@ -193,7 +193,8 @@ ek_err ek_chat_save(const ek_dialogue *d, const char *path, int *n)
 
 /* ------------------------------------------------------------------ reading */
 
-/* Messages and tools of a file that another program wrote, which may have more to say. False: it is no object. */
+/* Keeps the messages and tools of a file that another program wrote; other members are left out. False: the text is no
+ * object. */
 static bool keep_conversation(ek_buf *out, const ek_buf *text)
 {
     json_t *all = json_loadb(ek_buf_text(text), text->len, 0, NULL), *kept = json_object();
@@ -211,7 +212,7 @@ static bool keep_conversation(ek_buf *out, const ek_buf *text)
     return object;
 }
 
-/* The body of a request: the conversation of the file, or the list in it as its messages. */
+/* Makes the body of a request from a file: its conversation, or a list of messages. */
 static ek_err read_body(ek_buf *out, const char *path)
 {
     ek_buf text = {0};
@@ -225,7 +226,7 @@ static ek_err read_body(ek_buf *out, const char *path)
     return err;
 }
 
-/* A system message at the beginning is the dialogue's. */
+/* A system message at the beginning becomes the dialogue's system prompt. */
 static void take(ek_dialogue *d, ek_api_request *r)
 {
     ek_conversation_fini(&d->history);

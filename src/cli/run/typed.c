@@ -1,5 +1,5 @@
-/* Paths as a person types or drags them: quoted, with backslashes, with ~, as file://; in a sentence or alone. And the
- * files of pictures, sounds and videos among them. */
+/* Paths in the forms in which a person types or drags them: quoted, with backslashes, with ~, as file://, alone or in a
+ * sentence. Finds files of pictures, sounds and videos among them. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -29,14 +29,14 @@ static const char *add_home(ek_buf *out, const char *text, const char *end)
     return text + 1;
 }
 
-/* n bytes of text as they are. */
+/* Appends n bytes of text unchanged. */
 static void literal(ek_buf *out, const char *text, size_t n)
 {
     const char *rest = add_home(out, text, text + n);
     ek_buf_add(out, rest, n - (size_t)(rest - text));
 }
 
-/* n bytes of text without quotes and backslashes, or of a file's address. */
+/* Appends n bytes of text without quotes and backslashes, or the path of a file's address. */
 static void unquote(ek_buf *out, const char *text, size_t n)
 {
     char quote = 0;
@@ -65,7 +65,7 @@ size_t ek_typed_word(const char *text)
         else if (text[n] == quote) quote = 0;
     }
     if (!quote) return n;
-    for (n = 0; text[n] && !strchr(" \t\n", text[n]);) n++; /* no quote, but an apostrophe */
+    for (n = 0; text[n] && !strchr(" \t\n", text[n]);) n++; /* an apostrophe, not a quote */
     return n;
 }
 
@@ -80,7 +80,7 @@ void ek_typed_path(ek_buf *out, const char *text)
     ek_buf_fini(&as_it_is);
 }
 
-/* By the end of a name, of n bytes. */
+/* Finds the kind by the end of a name of n bytes. */
 static bool media_kind(ek_part_kind *kind, const char *path, size_t n)
 {
     static const struct {
@@ -113,7 +113,7 @@ static bool media_kind(ek_part_kind *kind, const char *path, size_t n)
                 {".mpeg", EK_PART_FRAME},
                 {".wmv", EK_PART_FRAME},
                 {".flv", EK_PART_FRAME},
-                /* What is not read is said, and not taken for words. */
+                /* Unreadable kinds are listed, too, so that they are refused and not taken for text. */
                 {".bmp", EK_PART_IMAGE},
                 {".tif", EK_PART_IMAGE},
                 {".tiff", EK_PART_IMAGE},
@@ -130,11 +130,11 @@ static bool media_kind(ek_part_kind *kind, const char *path, size_t n)
     return false;
 }
 
-/* n bytes of text as the path of a media file that is there. */
+/* Whether n bytes of text are the path of an existing media file. */
 static bool is_media(ek_buf *path, ek_part_kind *kind, const char *text, size_t n)
 {
     const bool in_quotes = n && (text[n - 1] == '"' || text[n - 1] == '\'');
-    if (!media_kind(kind, text, n - in_quotes)) return false; /* of many words in a long message nearly all end here */
+    if (!media_kind(kind, text, n - in_quotes)) return false; /* most words of a long message end here */
     for (int quoted = 0; quoted < 2; quoted++) {
         ek_buf_clear(path);
         (quoted ? unquote : literal)(path, text, n);
@@ -148,8 +148,8 @@ static bool begins_path(const char *text)
     return *text == '/' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3) || !strncmp(text, "~/", 2);
 }
 
-/* The bytes at text that name a media file; 0: none. A word without the punctuation after it; for an unquoted path with
- * blanks, up to the end of an existing file's name. */
+/* The bytes at text that name a media file; 0: none. The path is a word without the punctuation after it. An unquoted
+ * path with blanks ends where an existing file's name ends. */
 static size_t media_at(ek_buf *path, ek_part_kind *kind, const char *text)
 {
     size_t n = ek_typed_word(text);
@@ -205,7 +205,7 @@ int ek_chat_take_media(ek_dialogue *d, FILE *to, const char *text, ek_buf *rest)
         }
         at += took;
     }
-    /* A file behind the question is not a part of it. */
+    /* A file after the question does not belong to the question's text. */
     if (n == 1 && rest->len - last_end == strspn(ek_buf_text(rest) + last_end, " \t\n")) rest->len = (size_t)last;
     while (rest->len && strchr(" \t\n", rest->data[rest->len - 1])) rest->len--;
     if (rest->data) rest->data[rest->len] = '\0';

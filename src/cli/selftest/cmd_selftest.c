@@ -108,7 +108,7 @@ static void report_media(ek_selftest *t)
 static void report_on(ek_selftest *t, const char *what, int threads, unsigned cpu)
 {
     ek_way w = {.name = what};
-    /* The scalar definition makes about 3e8 multiply-adds a second: a quarter of a minute of them. */
+    /* The scalar definition makes about 3e8 multiply-adds a second, so this takes a quarter of a minute. */
     if (!cpu) w.max_rows = 1 + (int)(5e9 / t->macs < 1e6 ? 5e9 / t->macs : 1e6);
     if (ek_selftest_open_model(t, threads, cpu)) {
         printf("FAIL  %-22s %s\n", what, ek_err_text());
@@ -119,7 +119,7 @@ static void report_on(ek_selftest *t, const char *what, int threads, unsigned cp
     ek_selftest_close_model(t);
 }
 
-/* 1, 2, 3, 4, then doubling, and all of them; 0 behind the last. */
+/* The numbers of threads to try: 1, 2, 3, 4, then doubled, and all of them; 0 ends the list. */
 static int next_count(int n, int threads)
 {
     if (n == threads) return 0;
@@ -140,7 +140,8 @@ static const ek_way ways[] = {
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* A long prompt as `alone` has it on the CPU, which want has or gets, and as `other`, on the device or not. */
+/* A long prompt, run in two ways: `alone` on the CPU, with the trace in want (made here if it is empty), and `other`,
+ * on the device or not. */
 static void report_long(ek_selftest *t, const char *name, int n, const char *how, ek_trace *want, ek_way alone,
                         ek_way other, bool device)
 {
@@ -165,14 +166,14 @@ static void report_long(ek_selftest *t, const char *name, int n, const char *how
     free(tokens);
 }
 
-/* Tokens of the row about depth: no more than a model of this size computes in half a minute or so on two cores. */
+/* Tokens of the row about depth. Two cores compute them in about half a minute with a model of this size. */
 static int deep_tokens(const ek_selftest *t)
 {
     const double n = DEEP_MACS / t->macs;
     return n > DEEP_PROMPT ? DEEP_PROMPT : n < LONG_PROMPT / 4 ? LONG_PROMPT / 4 : (int)n;
 }
 
-/* "cuda: deep", "vulkan: deep": the name of a row of the device that t has. */
+/* "cuda: deep", "vulkan: deep": the name of a row, for t's device. */
 static const char *name_of(const ek_selftest *t, const char *what, char out[64])
 {
     const ek_gpu *g = t->ranks ? ek_ranks_drafting(t->ranks) : t->gpu;
@@ -180,8 +181,8 @@ static const char *name_of(const ek_selftest *t, const char *what, char out[64])
     return out;
 }
 
-/* No more tokens than the device computes in LONG_SECONDS at the rate of its first row: a Vulkan driver on a CPU would
- * take half an hour. */
+/* At most the tokens that the device computes in LONG_SECONDS at the rate of its first row. A Vulkan driver on a CPU
+ * would otherwise take half an hour. */
 static int device_tokens(const ek_selftest *t, int n)
 {
     const double may = t->device_rate * LONG_SECONDS;
@@ -191,7 +192,7 @@ static int device_tokens(const ek_selftest *t, int n)
 static void report_deep(ek_selftest *t, bool device)
 {
     char name[64];
-    ek_trace own = {0}; /* of another number of tokens than the CPU's row */
+    ek_trace own = {0}; /* for another number of tokens than in the CPU's row */
     const int all = deep_tokens(t), n = device ? device_tokens(t, all) : all;
     const ek_way alone = {.max_requests = 1}, other = {.max_requests = 1, .chunk = device ? 0 : 255};
     report_long(t, device ? name_of(t, "deep", name) : "deep", n, device ? "deep" : "deep, in chunks of 255",
@@ -199,7 +200,7 @@ static void report_deep(ek_selftest *t, bool device)
     ek_trace_fini(&own);
 }
 
-/* A prompt in one step, whose matrices have more tiles than a device has blocks of threads. */
+/* A prompt in one step. Its matrices have more tiles than a device has blocks of threads. */
 static void report_long_prompt(ek_selftest *t)
 {
     const int n = device_tokens(t, LONG_PROMPT);
@@ -210,7 +211,7 @@ static void report_long_prompt(ek_selftest *t)
     ek_trace_fini(&want);
 }
 
-/* Of the requests together, drafted, and of the long prompts. */
+/* The memory beside the model that the rows need: requests together, drafts, and long prompts. */
 static ek_fit_beside beside_of(const ek_selftest *t)
 {
     ek_engine_opts e = ek_engine_defaults();
@@ -220,13 +221,13 @@ static ek_fit_beside beside_of(const ek_selftest *t)
     e.max_requests = EK_SELFTEST_ASKS, e.draft = EK_DRAFT_AUTO;
     e.chunk = ek_cli_chunk(t->cli) > LONG_PROMPT ? ek_cli_chunk(t->cli) : LONG_PROMPT;
     ek_executor_sizes_of(&out.step, &e, c, 0);
-    /* an interrupted request's pages are of one kind those of a context for each */
+    /* for the interrupted request, the pages of one kind are those of a context for each request */
     out.kv_bytes = fmax(ek_budget_request_bytes(ek_model_kv_layout(t->model), out.step.max_ctx),
                         e.max_requests * ek_budget_request_bytes(ek_model_kv_layout(t->model), EK_SELFTEST_CTX));
     return out;
 }
 
-/* The same requests on the device that --device names, compared with the CPU's rows of logits. */
+/* The same requests on the device of --device, compared with the CPU's rows of logits. */
 static ek_err run_device(ek_selftest *t, ek_device device)
 {
     ek_err why;
@@ -242,7 +243,7 @@ static ek_err run_device(ek_selftest *t, ek_device device)
         ek_way w = ways[i];
         char name[64];
         w.name = name_of(t, i ? ways[i].name : "alone", name);
-        /* many steps of few rows: of a slow device, some of the requests */
+        /* many steps of few rows: a slow device computes only some of the requests */
         if (w.chunk && w.chunk < FEW_ROWS) w.max_rows = (int)fmax(90, fmin(1e6, t->device_rate * SHORT_SECONDS));
         report(t, &w);
     }
@@ -269,7 +270,7 @@ static void announce(const ek_selftest *t, bool device_only, int threads, double
     ek_selftest_announce(&p);
 }
 
-/* On the other instruction sets, the slowest last. */
+/* The same on the other instruction sets, the slowest last. */
 static ek_err report_isas(ek_selftest *t, int threads)
 {
     const char *const *all = ek_cpu_isas();
@@ -291,7 +292,7 @@ static ek_err run_all(ek_selftest *t)
     EK_TRY(ek_device_set_tune(&device, t->cli->tune));
     int threads = t->cli->has.threads ? (int)t->cli->threads : ek_cpu_count();
     EK_TRY(ek_selftest_open_model(t, threads, t->opts.cpu));
-    ek_log_set(EK_LOG_NOTICE); /* what it needs was said; it is opened many times */
+    ek_log_set(EK_LOG_NOTICE); /* the model is opened many times, and its messages were printed the first time */
     t->macs = ek_model_macs_logit_row(t->model);
     printf("%s\n%s, %d threads, %s\n", ek_buf_text(&t->path), ek_model_numerics_id(t->model), threads,
            ek_cpu_isa(t->opts.cpu));

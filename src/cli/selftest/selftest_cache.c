@@ -24,7 +24,7 @@ static bool fail(bed *b)
     return false;
 }
 
-/* pages: of full layers; 0: enough. */
+/* pages: the number for full layers; 0: enough. */
 static bool open_bed(bed *b, int ctx, int pages, const ek_store_backend *store)
 {
     ek_engine_opts o = ek_engine_defaults();
@@ -40,7 +40,7 @@ static bool open_bed(bed *b, int ctx, int pages, const ek_store_backend *store)
     return ek_engine_open_on(&b->e, &on, &o) == EK_OK || fail(b);
 }
 
-/* Runs one request and compares it with want, if that is given; *cached: how much of its prompt was. */
+/* Runs one request and compares it with want, if given. *cached: the number of its prompt tokens that were cached. */
 static bool run_one(bed *b, const ek_ask *ask, const ek_trace *want, int *cached)
 {
     ek_trace got;
@@ -63,7 +63,8 @@ static int longest_of(const ek_ask *ask, int n)
     return longest;
 }
 
-/* Prompts of every length, each but its last token from the cache, against a cold run of the whole. */
+/* Prompts of every length. The cache holds each of them except its last token. The results are compared with a run of
+ * the whole prompt without cache. */
 static bool every_length(ek_model *m, const ek_ask *ask, const ek_trace *want, int n, int ctx, char *did, char *where,
                          size_t room)
 {
@@ -99,7 +100,7 @@ static bool every_length(ek_model *m, const ek_ask *ask, const ek_trace *want, i
     return good;
 }
 
-/* Each request twice, one after the other, over pages for little more than one. */
+/* Each request twice, one after the other. The pages hold little more than one request. */
 static bool evicted(ek_model *m, const ek_ask *ask, const ek_trace *want, int n, int ctx, char *did, char *where,
                     size_t room)
 {
@@ -110,7 +111,7 @@ static bool evicted(ek_model *m, const ek_ask *ask, const ek_trace *want, int n,
         ek_ask again = ask[i % n];
         if (i >= n) again.prompt_logits_from = again.n_tokens;
         good = run_one(&b, &again, &want[i % n], &cached);
-        if (good && i % 3 == 2) good = run_one(&b, &again, &want[i % n], &cached); /* at once: it is still there */
+        if (good && i % 3 == 2) good = run_one(&b, &again, &want[i % n], &cached); /* at once, while its pages exist */
         sum += cached;
     }
     ek_engine_stats stats = {0};
@@ -136,13 +137,13 @@ static void remove_folder(const char *dir)
     rmdir(dir);
 }
 
-/* A prompt in one engine, and again in another one that has the first one's file. */
+/* A prompt in one engine, then in another engine that has the file of the first one. */
 static bool from_disk(ek_model *m, const ek_ask *ask, const ek_trace *want, int n, int ctx, char *did, char *where,
                       size_t room)
 {
     char dir[] = "/tmp/evenkeel-selftest-XX"
                  "XX"
-                 "XX"; /* in pieces: check_tree.sh takes three in a row for a note left behind */
+                 "XX"; /* in pieces, because check_tree.sh takes three X in a row for a note left behind */
     int longest = longest_of(ask, n), cached[2] = {0};
     if (!mkdtemp(dir)) {
         snprintf(where, room, "no temporary folder %s", dir);

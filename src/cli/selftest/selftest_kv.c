@@ -23,7 +23,7 @@ static bool fail(const kv_row *k, const char *what, const char *why)
     return false;
 }
 
-/* Request `which` alone, or all of them if it is negative, as often as `times` in one engine: the last time counts. */
+/* Runs request `which`, or all of them if it is negative, `times` times in one engine; the last time counts. */
 static ek_err run(const kv_row *k, ek_model *m, int which, int chunk, int times, ek_trace *out)
 {
     ek_engine *e;
@@ -59,7 +59,7 @@ static bool agree(const kv_row *k, ek_model *m, const char *what, int chunk, int
     return good;
 }
 
-/* The short request by the plain definition. */
+/* The short request, computed by the plain definition. */
 static bool as_defined(const kv_row *k, ek_model_opts o, const ek_trace *want)
 {
     char why[160];

@@ -67,7 +67,7 @@ static void add_part(bed *b, ek_ask *a, int i, ek_media *m)
     b->tokens[i][a->n_tokens++] = b->c->media.end[m->kind];
 }
 
-/* Two that differ in the picture or sound alone, one with both, one of text. */
+/* Two requests that differ only in the picture or sound, one with both, one of text. */
 static void grow(bed *b)
 {
     for (int i = 0; i < N_ASKS; i++) {
@@ -113,7 +113,7 @@ static bool run_alone(bed *b, char *where, size_t room)
     return false;
 }
 
-/* All of them, each twice. */
+/* All requests together, each twice. */
 static bool run_company(bed *b, int chunk, int apart, char *where, size_t room)
 {
     ek_ask ask[2 * N_ASKS];

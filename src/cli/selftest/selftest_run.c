@@ -10,7 +10,7 @@
 
 void ek_selftest_grow(ek_selftest *t)
 {
-    /* a segment of 256 keys and a bit; some whose replies need a page more than their prompts */
+    /* lengths around a segment of 256 keys; the replies of some requests need a page more than their prompts */
     static const int length[EK_SELFTEST_ASKS] = {60, 4, 310, 33, 122, 64};
     const ek_config *c = ek_model_config(t->model);
     uint64_t seed = (uint64_t)t->cli->seed;
@@ -49,7 +49,7 @@ int ek_selftest_pick(const ek_selftest *t, const ek_way *w, int *which)
     return n;
 }
 
-/* The reply that the request gives alone, up to a random token, and wrong ones behind it. */
+/* Drafts the reply that the request gives alone, up to a random token, and wrong tokens behind it. */
 static ek_err draft(void *arg, ek_draft *draft, int n)
 {
     const ek_selftest *t = arg;
@@ -71,8 +71,8 @@ static ek_err draft(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
-/* Pages for all prompts, but not for the replies, of full layers or, in a model of a few layers that has none, of
- * sliding ones; of each kind at least what one context takes. */
+/* Pages for all prompts, but not for all replies: pages of full layers, or of sliding layers in a small model that has
+ * no full ones. Each kind gets at least the pages of one context. */
 static void give_scarce_pages(const ek_selftest *t, int n, ek_executor *on)
 {
     const ek_layer_kind scarce = on->layout->page_bytes[EK_FULL] ? EK_FULL : EK_SLIDING;
@@ -165,11 +165,11 @@ ek_err ek_selftest_run_long(ek_selftest *t, const ek_way *w, const int32_t *toke
     return err;
 }
 
-/* The scalar definition: multiply-adds a second, about, and how many its row is cut to. */
+/* The multiply-adds a second of the scalar definition, about, and the limit to which its row is cut. */
 static const double SCALAR_RATE = 3e8, SCALAR_LIMIT = 5e9;
-enum { FORMATS = 6 }; /* seconds of the row of formats, which needs no model */
+enum { FORMATS = 6 }; /* seconds for the row of formats, which needs no model */
 
-/* In words that promise no more than is known. */
+/* The words promise no more than is known. */
 static void about_text(char out[32], double seconds)
 {
     if (seconds < 90) snprintf(out, 32, "%.0f s", 5 * ceil(seconds / 5));

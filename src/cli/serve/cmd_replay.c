@@ -19,17 +19,17 @@
 
 typedef struct replay replay;
 
-/* A reply that runs again. */
+/* A reply that is run again. */
 typedef struct rerun {
     replay *r;
     struct rerun *next_free;
     ek_journal_line line;
-    int64_t number;      /* of the line, from 1 */
-    ek_grammar *grammar; /* of its form; NULL without */
+    int64_t number;      /* the line's number, from 1 */
+    ek_grammar *grammar; /* the grammar of its form; NULL: none */
     ek_bounds bounds;
-    bool tokens_given; /* they are part of the prompt, and only logits are compared */
+    bool tokens_given; /* the tokens are part of the prompt, and only logits are compared */
     uint64_t digest;
-    int n_tokens, first_other; /* first_other: index of the first token that is not the journal's; -1: none */
+    int n_tokens, first_other; /* first_other: index of the first token that differs from the journal's; -1: none */
     int32_t other;
     char error[256];
 } rerun;
@@ -37,13 +37,13 @@ typedef struct rerun {
 struct replay {
     const ek_cli *cli;
     ek_opened m;
-    ek_chat_model chat; /* for forms: opened with the first one */
+    ek_chat_model chat; /* for forms: opened at the first form */
     ek_journal_file *file;
     const char *model; /* its digest */
-    int64_t *order;    /* of the journal's lines, from 0 */
+    int64_t *order;    /* the numbers of the journal's lines, from 0 */
     rerun *runs, *free;
     int n_running;
-    int64_t agree, differ, skipped, given; /* given: of those that ran, with tokens_given */
+    int64_t agree, differ, skipped, given; /* given: replies that ran with tokens_given */
 };
 
 static void skip(replay *r, int64_t number, const char *why)
@@ -115,7 +115,7 @@ static void on_row(void *user, int pos, const float *logits)
     x->digest = ek_digest_row(x->digest, ek_logits_digest(logits, ek_engine_vocab(x->r->m.engine)));
 }
 
-/* What bound the tokens, again. */
+/* Makes the bounds again that restricted the tokens. */
 static ek_err make_bounds(rerun *x)
 {
     replay *r = x->r;

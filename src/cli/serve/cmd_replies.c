@@ -14,7 +14,7 @@
 
 /* --- export --- */
 
-/* A reply of the store: its content key, by which lines are sorted, and its own. */
+/* A reply in the store: its content key, by which lines are sorted, and its own key. */
 typedef struct entry {
     ek_reply_key content, key;
     int n, n_probs;
@@ -25,13 +25,13 @@ typedef struct exporting {
     FILE *file;
     double since; /* seconds since 1970 */
     const char *identity;
-    ek_tokenizer *tokenizer; /* of --model; NULL: the replies are of other words, and have no text */
+    ek_tokenizer *tokenizer; /* the tokenizer of --model; NULL: the replies have other tokens, so they get no text */
     char words[EK_CHAT_NAME];
     entry *entry;
     size_t n, cap;
-    size_t written, without; /* without: replies whose requests were not kept */
-    size_t damaged;          /* whose requests cannot be read */
-    char why[200];           /* of the first of these */
+    size_t written, without; /* without: number of replies whose requests were not kept */
+    size_t damaged;          /* number of replies whose requests cannot be read */
+    char why[200];           /* the reason for the first of these */
     ek_signing_key *key;     /* NULL: nobody signs */
 } exporting;
 
@@ -56,7 +56,7 @@ static bool note(void *arg, ek_reply_record *r)
     return true;
 }
 
-/* By content key; of one key that several owners have, the one that says most. */
+/* Orders by content key. If several owners have one key, the entry with the most information comes first. */
 static int by_content(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
@@ -145,7 +145,7 @@ static bool read_age(const char *text, double *out)
     return true;
 }
 
-/* The words of --model, so that lines have a text; other models' lines have none. */
+/* Opens the tokenizer of --model, so that lines have a text. Other models' lines have no text. */
 static void open_words(exporting *x, ek_opened *m)
 {
     ek_open_opts o;
@@ -201,13 +201,13 @@ enum { BATCH = 256 };
 
 typedef struct importing {
     const ek_cli *cli;
-    char *identity; /* whose store is open */
+    char *identity; /* the identity of the open store */
     ek_reply_backend disk;
     ek_reply_record *record[BATCH];
     int n;
     size_t refused, written;
     ek_trust trust;
-    ek_err err; /* the first one of a store: nothing is taken afterwards */
+    ek_err err; /* the first error of a store; nothing is stored afterwards */
     char why[512];
 } importing;
 
@@ -241,7 +241,7 @@ static bool wants(void *arg, const char *identity)
     const ek_reply_disk_opts o = {.dir = m->cli->cache_dir,
                                   .identity = identity,
                                   .n_vocab = EK_MAX_VOCAB,
-                                  .max_bytes = 1e18}; /* the server's limit counts once it opens the file */
+                                  .max_bytes = 1e18}; /* the server sets the limit */
     if (m->err) return false;
     if (m->identity && !strcmp(m->identity, identity)) return true;
     close_store(m);
@@ -250,7 +250,7 @@ static bool wants(void *arg, const char *identity)
     return !m->err;
 }
 
-/* The line's key is the content key; the store's is that of requests without an API key and a salt. */
+/* The line has the content key. The store's key is that of requests without an API key and a salt. */
 static void take(void *arg, const char *identity, ek_reply_record *r)
 {
     importing *m = arg;

@@ -29,7 +29,7 @@
 #include "serve/journal/journal.h"
 #include "serve/server.h"
 
-/* A connection is a descriptor; the soft limit is often 1024. */
+/* Each connection needs a descriptor, and the soft limit is often 1024. */
 static ek_err raise_descriptors(int connections)
 {
     struct rlimit lim;
@@ -43,7 +43,7 @@ static ek_err raise_descriptors(int connections)
     return EK_OK;
 }
 
-/* Whoever waits for the file never sees half a number. */
+/* Writes the file in one step, so that a program that waits for it never sees half a number. */
 static ek_err write_port(const char *path, int port)
 {
     char text[16];
@@ -63,7 +63,7 @@ static ek_err open_journal(const ek_cli *cli, ek_opened *m, ek_journal **out)
     return ek_journal_open(out, &opts);
 }
 
-/* Whoever may read the file may use the server. */
+/* Warns if others may read the file, because its keys let them use the server. */
 static void check_key_file(const char *path)
 {
     struct stat st;
@@ -73,7 +73,7 @@ static void check_key_file(const char *path)
            st.st_mode & 0022 ? "change" : "read");
 }
 
-/* Printed when the server can be used: model, device, address; and settings that would make it faster. */
+/* Printed when the server can be used: model, device and address, and settings that would make it faster. */
 static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, int port)
 {
     const bool v6 = strchr(cli->host, ':') != NULL;
@@ -113,7 +113,7 @@ static void say_more(const ek_cli *cli, const ek_opened *m)
         ek_budget_requests(kv, stats.pages_total, ek_engine_ctx(m->engine)));
 }
 
-/* For ps and stop; a server does its work without them. */
+/* For ps and stop; the server also works without them. */
 static void note_running(const ek_cli *cli, const ek_opened *m, const char *name, int port)
 {
     ek_running r = {.port = port, .ctx = ek_engine_ctx(m->engine), .keys = cli->has.api_key || cli->has.api_key_file};
@@ -129,16 +129,16 @@ static size_t max_body(const ek_cli *cli, const ek_chat_media *media)
     return (media->image || media->audio ? 128u : 32u) << 20;
 }
 
-/* What options say; read before anything is fetched, bound or loaded, so that what cannot be is reported at once. */
+/* Values of options that are read before anything is fetched, bound or loaded, so that errors are reported at once. */
 typedef struct early {
     ek_events_address events, replay;
-    const char *kv_name; /* of --kv-events; NULL without */
+    const char *kv_name; /* the name in --kv-events; NULL: none */
     bool kv_arrays;
     char kv_events[512]; /* their text */
     ek_fetch_from urls;
 } early;
 
-/* The address and, behind commas, name=HOST:PORT and arrays. */
+/* The address, and after commas name=HOST:PORT and arrays. */
 static ek_err read_events_words(early *out, const ek_cli *cli)
 {
     if (strlen(cli->kv_events) >= sizeof out->kv_events)
@@ -179,7 +179,7 @@ static ek_err check_keys(const ek_cli *cli)
     return EK_OK;
 }
 
-/* Pages and hosts that are to be let in: one that can match nothing would be refused in silence. */
+/* Checks the allowed pages and hosts. One that can match nothing would otherwise have no effect, without a message. */
 static ek_err check_browsers(const ek_cli *cli)
 {
     if (ek_cors_check(cli->cors_origins)) return ek_fail_in(EK_EINVAL, "--cors-origins");
@@ -194,7 +194,7 @@ static ek_err check_names(const ek_cli *cli)
     return EK_OK;
 }
 
-/* What else the model is called: its short name, its repository, and that without the organisation. */
+/* Further names of the model: its short name, its repository, and the repository without the organisation. */
 static void put_aliases(ek_buf *out, const ek_cli *cli, const char *name)
 {
     const char *given[] = {name, cli->has.model ? cli->model : NULL};
@@ -211,7 +211,7 @@ static void put_aliases(ek_buf *out, const ek_cli *cli, const char *name)
     }
 }
 
-/* A key that cannot sign is reported before a model is loaded. */
+/* Reports a key that cannot sign before the model is loaded. */
 static ek_err check_receipts(const ek_cli *cli)
 {
     ek_signing_key *key;
@@ -250,14 +250,14 @@ static ek_err digest(void *arg, char out[EK_MODEL_DIGEST])
     return ek_open_digest(out, ((const ek_opened *)arg)->path, NULL); /* the pool computes replies */
 }
 
-/* Programs that read files of requests; NULL: not wanted. */
+/* Programs that read files in requests; NULL: not wanted. */
 typedef struct readers {
     ek_ffmpeg *ffmpeg;
     ek_pdftotext *pdftotext;
     ek_pdftoppm *pdftoppm;
 } readers;
 
-/* bound: becomes the server's, or is closed. */
+/* bound: is taken over by the server, or closed. */
 static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const readers *files)
 {
     ek_journal *journal = NULL;
@@ -314,7 +314,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .pdftotext = files->pdftotext,
         .pdftoppm = files->pdftoppm,
         .model = m->model,
-        .digest = cli->no_engine ? ek_serve_digest : digest, /* files that it is of may be missing */
+        .digest = cli->no_engine ? ek_serve_digest : digest, /* the files of the digest may be missing */
         .digest_arg = cli->no_engine ? (void *)replies : m,
         .chat = &m->chat,
         .model_dir = m->path,
@@ -350,7 +350,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
     }
     if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
     if (!err) {
-        note_running(cli, m, opts.model_name, ek_server_port(server)); /* whoever reads the line may ask `ps` */
+        note_running(cli, m, opts.model_name, ek_server_port(server)); /* before the line, whose reader may call `ps` */
         say_start(cli, m, opts.model_name, ek_server_port(server));
         say_more(cli, m);
         err = ek_server_run(server);
@@ -401,7 +401,7 @@ static ek_err open_without_weights(ek_opened *m, const ek_cli *cli)
     return ek_open_without_weights(m, &o);
 }
 
-enum { CLOSING = 4 }; /* seconds that the model has, rounded up to 5 */
+enum { CLOSING = 4 }; /* the model's seconds, rounded up to 5 */
 
 int ek_cmd_serve(const ek_cli *cli)
 {
@@ -415,7 +415,7 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_err err = read_early(&said, cli);
     if (err == EK_EINVAL || err == EK_EUNSUPPORTED) return ek_cli_wrong(cli, "%s", ek_err_text());
     if (err || ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
-    /* The port first: it is known at once whether it can be had, a large model is loaded in minutes. */
+    /* The port comes first: a port in use is known at once, but loading a large model takes minutes. */
     ek_bound bound;
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
@@ -430,7 +430,7 @@ int ek_cmd_serve(const ek_cli *cli)
     }
     err = serve(cli, &said, &m, &bound, &files);
     int status = err ? ek_cli_failed(cli) : 0;
-    ek_last_signal_within(CLOSING); /* a device or a disk may hang here as well */
+    ek_last_signal_within(CLOSING); /* a device or a disk may also hang here */
     ek_opened_close(&m);
     close_readers(&files);
     ek_log_stop(2);

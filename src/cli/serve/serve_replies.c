@@ -24,7 +24,7 @@ ek_err ek_serve_check_replies(const ek_cli *cli)
     return EK_OK;
 }
 
-/* What a stored reply depends on besides its request. */
+/* The parts that a stored reply depends on besides its request. */
 static ek_err make_identity(ek_buf *out, ek_opened *m)
 {
     const char *digest, *file = m->towers ? ek_towers_file(m->towers) : NULL;
@@ -80,7 +80,7 @@ static bool is_trusted(void *arg, const char *key, const char *signature, size_t
     return ek_trust_has(&((const reader *)arg)->trust, key, signature, n_signature, message, n);
 }
 
-/* Whether the words of an identity are the model's, whose weights are not read. */
+/* Whether the identity is the model's, except for its weights, which are not read. */
 static bool has_words(void *arg, const char *identity)
 {
     static const char before[] = ", words ";
@@ -115,7 +115,7 @@ char *ek_serve_numerics(const ek_replies *r)
     return copy;
 }
 
-/* identity: of the model, or empty, and then filled in from the file. */
+/* identity: the model's; if it is empty, it is filled in from the file. */
 static ek_err open_file(ek_cassette **out, const ek_cli *cli, ek_opened *m, ek_buf *identity)
 {
     const char *of = identity->len ? ek_buf_text(identity) : NULL;

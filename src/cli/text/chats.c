@@ -7,7 +7,7 @@
 #include "text/reply/reply.h"
 #include "text/template/chat.h"
 
-/* As the template has it, but results of one id answer calls in turn, as in the server. */
+/* Follows the template, except that results with the same id answer calls in turn, as in the server. */
 static ek_err render_request(ek_prompt *p, const json_t *request)
 {
     json_t *apart = ek_same_ids_apart(request);
@@ -16,7 +16,7 @@ static ek_err render_request(ek_prompt *p, const json_t *request)
     return e;
 }
 
-/* With --jsonl a conversation that cannot be rendered is an answer like any other. */
+/* With --jsonl, an error about one conversation is an answer like any other. */
 static ek_err render_line(const json_t *request, ek_buf *out)
 {
     ek_prompt p = {0};
@@ -57,8 +57,7 @@ static ek_err parse(void *arg, const json_t *value, const ek_buf *raw, ek_buf *o
     const char *text = raw ? ek_buf_text(raw) : ek_json_get_text(value, "text", &n);
     if (!text) return ek_fail(EK_EINVAL, "expected an object with a text, e.g. {\"text\":\"Hello\"}");
     ek_answer answer = {0};
-    /* The prompt is not known here: tools may be called, and a thought may start without its
-     * marker. */
+    /* The prompt is not known here, so tools may be called, and a thought may start without its marker. */
     ek_reply_opts opts = {.tools_active = true, .lenient_start = true, .sink = ek_reply_collect, .arg = &answer};
     ek_reply *r = ek_reply_open(NULL, &opts);
     ek_reply_feed_text(r, text, n);

@@ -37,7 +37,7 @@ static bool blank(const char *s, ssize_t n)
     return true;
 }
 
-/* The next line of standard input without its end; false at the end of it, or with an error. */
+/* Reads the next line of standard input, without its newline. False at the end of the input, or after an error. */
 static bool next_line(ek_buf *line, long number, ek_err *e)
 {
     int c;

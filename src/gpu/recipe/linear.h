@@ -68,15 +68,15 @@ bool ek_gpu_reads_in_pairs(const ek_gpu_run *x, const ek_gpu_matrix *m, const ek
 /* The readers of the norm of h in a layer. */
 typedef enum ek_gpu_readers { EK_GPU_TO_HEADS, EK_GPU_TO_MLP } ek_gpu_readers;
 
-/* Readers of n rows of the layer. drops: its queries are of other rows. */
+/* Readers of n rows of the layer. drops: the layer's queries are of other rows. */
 typedef struct ek_gpu_reading {
     int layer, n;
     ek_gpu_readers by;
     bool drops;
 } ek_gpu_reading;
 
-/* The form in which rows are left for them: their place, and the operands that hold them. The writing kernel creates
- * it, and the readers, possibly in another recipe, find it. */
+/* The form in which earlier kernels left the rows for these readers: their place, and the operands that hold them. The
+ * writing kernel creates the form. The readers, possibly in another recipe, find it. */
 ek_gpu_input ek_gpu_left_for(ek_gpu_writer *w, const ek_gpu_reading *r);
 
 /* Writes a's result for n rows, by ek_stage or the kernel for prompts. */
@@ -98,7 +98,7 @@ typedef struct ek_gpu_gating {
     const ek_gpu_matrix *gate, *upper; /* upper NULL: times given rows */
     const ek_gpu_matrix *next;         /* reads the result */
     int tile, jobs;                    /* number of rows, or of jobs */
-    ek_cuda_acts to; /* target of the result as records that others read too; q 0: the recipe chooses */
+    ek_cuda_acts to;                   /* the result as records that others read too; q 0: the recipe chooses */
 } ek_gpu_gating;
 
 typedef enum ek_gpu_gate_by {
@@ -113,7 +113,7 @@ typedef struct ek_gpu_gated {
 } ek_gpu_gated;
 
 ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g);
-/* The launch of a choice other than APART. with: jobs and index of experts, else u and ldu, or nothing. */
+/* The launch of a choice other than APART. with: jobs and index of experts; else u and ldu, or nothing. */
 ek_gpu_input ek_gpu_write_gated(ek_gpu_writer *w, const ek_gpu_gated *by, const ek_gpu_gating *g,
                                 ek_cuda_warp_args with, ek_gpu_input *in, int rows_out);
 /* The gate of g and u as the input of m. */
@@ -132,12 +132,12 @@ ek_gpu_input ek_gpu_write_mlp_part(ek_gpu_writer *w, int i, ek_gpu_input *in, in
 void ek_gpu_write_down_part(ek_gpu_writer *w, int i, ek_gpu_input *gated);
 
 /* --- queries, keys and values of a layer: products, the kernels that finish and store them, attention. The subject's
- * `finishes` and `single` tell which of these attention's own kernel does. --- */
+ * `finishes` and `single` tell what attention's own kernel does. --- */
 
 typedef enum ek_gpu_heads_by {
     EK_GPU_HEADS_APART,    /* separate products; k and v may share one */
     EK_GPU_HEADS_TOGETHER, /* one launch, which reads records */
-    EK_GPU_HEADS_WIDE      /* one launch by wgmma, which reads operands; of k and v alone if q has other rows */
+    EK_GPU_HEADS_WIDE      /* one launch by wgmma, which reads operands; only k and v if q has other rows */
 } ek_gpu_heads_by;
 
 typedef struct ek_gpu_heads {
@@ -145,14 +145,14 @@ typedef struct ek_gpu_heads {
     ek_cuda_heads p;
 } ek_gpu_heads;
 
-/* For n rows of layer i; keys_alone: q is of other rows. */
+/* For n rows of layer i. keys_alone: q has other rows. */
 ek_gpu_heads ek_gpu_choose_heads(const ek_gpu_run *x, int i, bool keys_alone, int n);
-/* Writes to x->buf.q, x->buf.k and x->buf.v, as far as the layer has them. */
+/* Writes x->buf.q, x->buf.k and x->buf.v, if the layer has them. */
 void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *in);
 void ek_gpu_write_queries(ek_gpu_writer *w, int i, ek_gpu_input *in); /* q alone */
 
-/* Stores keys and values from x->buf.k and x->buf.v in their pages, and finishes queries in x->buf.q; each unless
- * attention does it. */
+/* Stores keys and values from x->buf.k and x->buf.v in their pages, and finishes queries in x->buf.q. Does not do what
+ * attention's kernel does itself. */
 void ek_gpu_write_store(ek_gpu_writer *w, int i, int n);
 void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n);
 /* Attention, and its result as rows. */

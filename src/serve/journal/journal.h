@@ -15,16 +15,16 @@
 enum { EK_JOURNAL_LINE_MAX = 256 << 20 }; /* bytes; longer lines are not read */
 
 typedef struct ek_journal_line {
-    int64_t lost;         /* above 0: the line only reports this many lost lines before it */
+    int64_t lost;         /* above 0: the line only says how many lines were lost before it */
     double time;          /* seconds since 1970, when the reply ended */
-    const char *id;       /* of the reply; each of several choices has a line */
-    const char *trace;    /* of the request (traceparent); NULL: none */
+    const char *id;       /* the reply's id; each of several choices has a line */
+    const char *trace;    /* the request's trace (traceparent); NULL: none */
     const char *api;      /* the request's path */
     const char *model;    /* ek_model_digest */
     const char *numerics; /* ek_model_numerics_id */
     const char *finish;   /* a word for ek_turn_end */
     int choice, n_cached, n_tokens;
-    uint64_t digest;    /* of the logits of the n_tokens */
+    uint64_t digest;    /* the digest of all logits of the reply's tokens */
     int digest_version; /* EK_DIGEST_VERSION of the program that wrote the line; lines without it: 1 */
     ek_record record;   /* same_form: the form of the earlier line of choice 0 with the same id */
 } ek_journal_line;
@@ -36,7 +36,7 @@ void ek_journal_line_write(ek_buf *out, const ek_journal_line *l);
  * JSON; EINVAL names a missing or wrong member. Writing an accepted line gives equal values. Call ek_journal_line_fini
  * also after a failure. */
 ek_err ek_journal_line_read(ek_journal_line *l, const char *text, size_t n);
-void ek_journal_line_fini(ek_journal_line *l); /* only for what read has filled */
+void ek_journal_line_fini(ek_journal_line *l); /* only for a line that was read */
 
 /* --- writing --- */
 
@@ -44,7 +44,7 @@ typedef struct ek_journal ek_journal;
 
 typedef struct ek_journal_opts {
     const char *path;             /* made with mode 0600 if it does not exist; copied */
-    const char *model, *numerics; /* of every line: ek_model_digest, ek_model_numerics_id; copied */
+    const char *model, *numerics; /* the same in every line: ek_model_digest, ek_model_numerics_id; copied */
     bool prompts;                 /* lines also hold the tokens of prompt and reply */
     size_t max_pending;           /* maximum pending bytes; 0: 64 MiB */
 } ek_journal_opts;

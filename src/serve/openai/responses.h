@@ -34,19 +34,19 @@ typedef struct ek_responses {
     ek_new_items added;               /* the items of this request */
     struct ek_conversation_ask *ask;  /* a request about conversations themselves */
     size_t output_from, n_output;     /* the bytes of the latest response that hold its items */
-    /* Of the stream so far. */
+    /* The stream so far. */
     int n_events, n_logprobs;
-    bool background, queued; /* in the background; the stream began with queued's events */
+    bool background, queued; /* queued: the stream began with queued's events */
     bool begun, cut;         /* cut: the open call ends unfinished */
     ek_blocks blocks;
-    ek_buf name, args, closing; /* of the open call; closing completes a cut call's arguments */
+    ek_buf name, args, closing; /* the open call's; closing completes a cut call's arguments */
     int call, kind;
-    ek_custom_input custom; /* of args so far */
+    ek_custom_input custom; /* the input that args has so far */
 } ek_responses;
 
-/* EINVAL for metadata beyond what the API documents: 16 pairs of texts, keys of 64 characters, values of 512. */
+/* EINVAL for metadata beyond the API's limits: 16 pairs of texts, keys of 64 characters, values of 512. */
 ek_err ek_responses_check_metadata(ek_api_request *r, const json_t *body);
-/* Writes own->echo. ETOOLARGE for more than 512 KiB, instructions left out. */
+/* Writes own->echo. ETOOLARGE for more than 512 KiB, not counting instructions. */
 ek_err ek_responses_echo(ek_api_request *r, const json_t *body);
 /* Reads the field `tools` into r->tools. */
 ek_err ek_responses_tools(ek_api_request *r, const json_t *body);
@@ -70,7 +70,7 @@ void ek_responses_frame_close(ek_buf *out, const ek_api_reply *r);
 /* A call as an item of its tool's type, and its frames in a stream: start, a piece of the arguments, end. closing
  * completes the arguments of a cut call; else it is empty. */
 typedef struct ek_responses_call {
-    int index, call; /* of the item; ek_reply_event.call */
+    int index, call; /* index: the item's; call: ek_reply_event.call */
     const ek_buf *name, *args, *closing;
 } ek_responses_call;
 void ek_responses_put_call(ek_buf *out, const ek_api_reply *r, const ek_responses_call *c);
@@ -103,7 +103,8 @@ enum { EK_ITEM_ID = 64 }; /* bytes of an item's id with its NUL */
 /* A new id for an item of this type. */
 void ek_responses_make_id(char out[EK_ITEM_ID], const char *type);
 
-/* Appends a response with this status and keeps its items' positions. error: of a failed response, else NULL. */
+/* Appends a response with this status and keeps its items' positions. error: the sentence of a failed response, else
+ * NULL. */
 void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, const char *error);
 /* Keeps the latest response in o's store, if there is one; takes over response and leaves it empty. */
 void ek_responses_keep(const ek_api_reply *r, ek_buf *response);

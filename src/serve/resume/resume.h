@@ -22,8 +22,8 @@ enum { EK_RESUME_ID = 64 };
 /* The state in a body. Zero-initialise; ek_resume_fini when done. */
 typedef struct ek_resume {
     bool on;       /* the stream's events carry states */
-    bool wished;   /* a header alone asks for it: on if possible */
-    ek_ids tokens; /* of the reply so far; empty: the reply begins */
+    bool wished;   /* only a header asks for states: on if possible */
+    ek_ids tokens; /* the reply's tokens so far; empty: the reply begins */
     int events;    /* events of the last token that the client has */
     char id[EK_RESUME_ID];
     int64_t created;
@@ -31,8 +31,8 @@ typedef struct ek_resume {
     bool has_seed, has_logits;
     uint64_t seed, digest, logits;
     uint64_t begin;   /* ek_resume_begin, known with the prompt */
-    uint64_t before;  /* of a resumed reply: the chain before its last token */
-    ek_bounds bounds; /* of a resumed reply: has accepted all tokens except the last */
+    uint64_t before;  /* a resumed reply: the chain before its last token */
+    ek_bounds bounds; /* a resumed reply: has accepted all tokens except the last */
 } ek_resume;
 
 /* v: true, false, or an object as above with all tokens. EINVAL with a sentence that begins with the field. Takes

@@ -26,12 +26,12 @@ typedef struct ek_response_entry {
     size_t from, n; /* as in ek_stored_response */
     bool background;
     double changed; /* ek_unix_now() */
-    double young;   /* of the latest change of it and what continues it, when ages were last compared; under the lock */
-    uint64_t walk;  /* the last one along a conversation that came here; under the lock */
+    double young;   /* the latest change of it or of its continuations, as last compared; under the lock */
+    uint64_t walk;  /* the last walk along a conversation that came here; under the lock */
     ek_stored_items items;
     /* response_files.c */
     struct ek_response_entry *dirty_next, **dirty_at;
-    bool dirty, writing, has_file; /* waiting to be written; being written, which keeps it; its file exists */
+    bool dirty, writing, has_file; /* dirty: to be written; writing: is being written */
 } ek_response_entry;
 
 typedef struct ek_response_owner {
@@ -40,7 +40,7 @@ typedef struct ek_response_owner {
     ek_response_entry *newest, *oldest;
     int n;
     size_t bytes;
-    size_t read_bytes; /* of its entries with readers, kept or not */
+    size_t read_bytes; /* bytes of its entries with readers, kept or not */
 } ek_response_owner;
 
 struct ek_response_store {
@@ -53,7 +53,7 @@ struct ek_response_store {
     int n, max_entries;
     size_t bytes, max_bytes;
     size_t lingering;                /* bytes of forgotten entries with readers, which count too */
-    size_t read_bytes;               /* of all entries with readers, kept or not */
+    size_t read_bytes;               /* bytes of all entries with readers, kept or not */
     struct ek_response_files *files; /* NULL: in memory alone */
 };
 
@@ -62,7 +62,7 @@ struct ek_response_store {
 /* The entry, marked as used; NULL: there is none. */
 ek_response_entry *ek_response_entry_find(ek_response_store *s, uint64_t owner_id, const char *id);
 void ek_response_entry_mark_used(ek_response_store *s, ek_response_entry *e);
-/* A held entry stays, kept or not, until it is let go. */
+/* A held entry stays, kept or not, until ek_response_entry_let_go. */
 void ek_response_entry_hold(ek_response_entry *e);
 void ek_response_entry_let_go(ek_response_entry *e);
 /* Frees an entry that is neither kept, read nor being written. */

@@ -31,7 +31,7 @@ ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes);
 ek_err ek_response_store_keep(ek_response_store *s, const char *dir, double max_age);
 /* Waits until the files agree with the store. For tests. */
 void ek_response_store_flush(ek_response_store *s);
-void ek_response_store_close(ek_response_store *s); /* writes what waits; NULL is allowed */
+void ek_response_store_close(ek_response_store *s); /* writes changes that are not in files yet; NULL is allowed */
 
 /* The position of an item in a JSON text. */
 typedef struct ek_stored_item {

@@ -1,10 +1,8 @@
 /* A few threads for work that is too long for the event loop. The queue is bounded, and clients take turns in it. A
- * turn costs the processor time of its job, so a client with long jobs waits for the jobs of others. Large jobs
- * never take the last thread, so small jobs do not wait behind them. If there are spare threads, further jobs begin
- * beside a large job that has run for more than 0.1 s: any client's on half of the spare threads, on the other half
- * those of clients without a running job.
- *
- * Called from the event loop's thread only. */
+ * turn costs the processor time of its job, so a client with long jobs waits for the jobs of others. Large jobs never
+ * take the last thread, so small jobs do not wait behind them. A large job that has run for more than 0.1 s is slow.
+ * For each slow job a spare thread, if there is one, begins a further job. Half of the spare threads take any client's
+ * job; the others take only jobs of clients without a running job. Called from the event loop's thread only. */
 #ifndef EK_SERVE_WORKERS_H
 #define EK_SERVE_WORKERS_H
 
@@ -20,8 +18,8 @@ typedef struct ek_job ek_job;
 
 /* Embedded in the caller's structure. */
 struct ek_job {
-    void (*run)(ek_job *j);  /* on a worker's thread; touches what the job owns */
-    void (*done)(ek_job *j); /* afterwards, from the event loop; the job is the caller's again */
+    void (*run)(ek_job *j);  /* runs on a worker's thread; uses only data that the job owns */
+    void (*done)(ek_job *j); /* is called afterwards by the event loop; the job is the caller's again */
     bool large;
     uint64_t client, cost; /* clients take turns (base/fair_queue.h); cost: microseconds, a guess */
     uint64_t elsewhere;    /* set by run: microseconds that other processes took for it */
@@ -29,19 +27,20 @@ struct ek_job {
     ek_job *next;          /* inside workers.c */
 };
 
-/* loop is borrowed: jobs are done in its turns, as many as each has time for. n_threads >= 1. EIO, ENOMEM. */
+/* loop is borrowed. It calls done of finished jobs, as many in a turn as there is time for. n_threads >= 1. EIO,
+ * ENOMEM. */
 ek_err ek_workers_open(ek_workers **out, struct ek_loop *loop, int n_threads, int max_queue);
-/* The same with threads beside them, for as many large jobs that are slow. */
+/* The same, with n_spare spare threads. */
 ek_err ek_workers_open_spare(ek_workers **out, struct ek_loop *loop, int n_threads, int n_spare, int max_queue);
-/* From now on at most so many jobs of one client run at a time, so that others find a thread. n >= 1. */
+/* From now on at most n jobs of one client run at a time, so that others find a thread. n >= 1. */
 void ek_workers_set_share(ek_workers *w, int n);
-/* Queues a job. EBUSY, with the numbers, when max_queue jobs wait, of one client or with a share of its own: done is
- * not called then. */
+/* Queues a job. EBUSY, with the numbers, if the queue has no place for this client (base/fair_queue.h); done is then
+ * not called. */
 ek_err ek_workers_add(ek_workers *w, ek_job *job);
 /* The same even if the queue is full: for clean-up, and for a job that continues. */
 void ek_workers_add_always(ek_workers *w, ek_job *job);
 int ek_workers_waiting(const ek_workers *w); /* jobs that wait or run */
-/* Runs what is queued to its end, done included, and ends the threads. */
+/* Runs the queued jobs to their end, calls done for each, and ends the threads. */
 void ek_workers_close(ek_workers *w);
 
 #endif
