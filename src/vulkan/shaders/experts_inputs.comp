@@ -42,6 +42,8 @@ void main()
         begin_groups();
         barrier();
         if (a.to[which].q != 0ul) quantize_row(a.to[which], v, n);
-        barrier(); // a subgroup that took several ways is together again before the next reader's groups
+        // The last subgroup writes groups with some of its threads. Without a barrier a card let its others go on to the
+        // next reader's groups.
+        barrier();
     }
 }
