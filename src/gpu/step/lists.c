@@ -168,17 +168,18 @@ static ek_err end_wave(gather *a)
     return EK_OK;
 }
 
-/* Adds rows [first, end) to this wave, or to the next one, or row by row. */
+/* Adds rows [first, end) to this wave, or to the next one, or in halves of whole tiles. */
 static ek_err add_few(gather *a, int first, int end)
 {
     for (int tries = 0; tries < 2; tries++) {
         if (!ek_cuda_attn_add(&a->w, a->rows, first, end, a->heads, a->kv_heads, a->list->tile)) return EK_OK;
         EK_TRY(end_wave(a));
     }
-    if (end - first == 1)
-        return ek_fail(EK_ETOOLARGE, "the attention of a row needs more than %d segments", a->w.max_items);
-    for (int r = first; r < end; r++) EK_TRY(add_few(a, r, r + 1));
-    return EK_OK;
+    const int n = end - first, each = a->list->tile * a->kv_heads / a->heads, half = (n + 1) / 2;
+    if (n == 1) return ek_fail(EK_ETOOLARGE, "the attention of a row needs more than %d segments", a->w.max_items);
+    const int middle = first + (n <= each || each < 2 ? half : (half + each - 1) / each * each);
+    EK_TRY(add_few(a, first, middle));
+    return add_few(a, middle, end);
 }
 
 /* The end of the run from `row` on: rows of one view whose ranges begin in one segment. */
