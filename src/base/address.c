@@ -65,16 +65,16 @@ const char *ek_address_read(ek_address *out, const char *text, size_t n)
 }
 
 enum { MAX_LOOKUPS = 4 };
-#define SLICE 0.05 /* seconds between looks at `stop` */
+#define SLICE 0.05 /* seconds between two checks of `stop` */
 
 static atomic_int n_lookups;
 
-/* Of the one that waits and of the thread: the last of them frees it. */
+/* Shared by the waiting caller and the thread. The last of the two frees it. */
 typedef struct lookup {
     pthread_mutex_t lock;
     pthread_cond_t news;
     char *host, port[16];
-    bool done, left; /* there is a result; nobody waits for it any more */
+    bool done, left; /* done: there is a result; left: nobody waits for it any more */
     int rc;
     struct addrinfo *found;
 } lookup;
@@ -107,7 +107,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* Without signals: they are the program's. */
+/* Starts the thread without signals, which belong to the program. */
 static bool start(lookup *l)
 {
     pthread_attr_t detached;
@@ -123,7 +123,7 @@ static bool start(lookup *l)
     return rc == 0;
 }
 
-/* The result of the lookup, which is the caller's no longer. */
+/* Waits for the result of the lookup. Afterwards the lookup no longer belongs to the caller. */
 static ek_err wait_for(lookup *l, struct addrinfo **out, double deadline, const atomic_bool *stop)
 {
     pthread_mutex_lock(&l->lock);

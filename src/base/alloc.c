@@ -39,7 +39,7 @@ static uint8_t *map(size_t n)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* n bytes from a multiple of a huge page on. */
+/* Maps n bytes at a multiple of a huge page. */
 static uint8_t *map_aligned(size_t n)
 {
     const size_t page = 4096, whole = (n + page - 1) / page * page;
@@ -58,7 +58,7 @@ void *ek_alloc_big(size_t n)
         ek_fail(EK_ENOMEM, "the system refused %zu bytes", n);
         return NULL;
     }
-    /* Huge pages save most TLB misses of a weight stream; a refusal costs nothing. */
+    /* Huge pages save most TLB misses of a stream of weights. If the system refuses them, nothing is lost. */
     madvise(p, n, MADV_HUGEPAGE);
     return p;
 }
@@ -79,7 +79,7 @@ bool ek_reserve_fill(size_t bytes)
 {
     if (atomic_load(&kept)) return true;
     kept_bytes = bytes;
-    /* in use from the start: a control group's limit would otherwise show when it is too late */
+    /* taken at the start, because a control group's limit would otherwise show only in an emergency */
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0),
          *none = NULL;
     if (p == MAP_FAILED) return false;
@@ -97,8 +97,8 @@ size_t ek_reserve_times_spent(void)
     return atomic_load(&n_spent);
 }
 
-/* True if another attempt may succeed. Who comes while another thread gives the reserve back waits until it is given:
- * that thread may be asleep for longer than any number of attempts. */
+/* True if another attempt may succeed. While a thread gives the reserve back, other threads wait, because that thread
+ * may sleep for longer than any number of attempts takes. */
 static bool spend(int tries)
 {
     pthread_mutex_lock(&giving);
@@ -110,7 +110,7 @@ static bool spend(int tries)
     pthread_mutex_unlock(&giving);
     if (p) return true;
     if (kept_bytes == 0 || tries >= TRIES) return false;
-    sched_yield(); /* others may free some of what they took */
+    sched_yield(); /* other threads may free memory */
     return true;
 }
 

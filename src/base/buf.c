@@ -51,7 +51,7 @@ void ek_buf_fmt(ek_buf *b, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    const size_t room = b->cap - b->len; /* which is mostly enough */
+    const size_t room = b->cap - b->len; /* this is nearly always enough */
     const int n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, ap);
     va_end(ap);
     EK_ASSERT(n >= 0);
@@ -80,7 +80,7 @@ const char *ek_buf_text(const ek_buf *b)
     return b->data ? b->data : "";
 }
 
-/* Its digits are few[0] '.' few[2 …] 'e' exponent; they read back as x. */
+/* The digits are few[0] '.' few[2 …] 'e' exponent. They read back as x. */
 static void put_digits(ek_buf *b, const char *few)
 {
     const char *mark = strchr(few, 'e');

@@ -29,7 +29,7 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r' && c != '\v');
 }
 
-/* The character at *i, which moves to its last byte; one that is written as %2B where `escaped`. */
+/* Reads the character at *i and moves *i to its last byte. escaped: the character may be written as %2B. */
 static char next(const char *s, size_t n, size_t *i, bool escaped)
 {
     const int byte = escaped && s[*i] == '%' ? ek_hex_byte(s + *i + 1, n - *i - 1) : -1;
@@ -67,7 +67,7 @@ static bool decode(ek_buf *out, const char *s, size_t n, bool escaped)
         bits -= 8;
         *at++ = (char)(v >> bits & 255);
     }
-    /* A single digit beyond the last group is no byte; what padding there is must complete the group. */
+    /* A single digit after the last group is not a byte. Padding has to complete the group. */
     ok = ok && bits < 6 && (pad == 0 || pad * 2 == bits);
     if (ok) out->len = (size_t)(at - out->data);
     out->data[out->len] = '\0';

@@ -14,8 +14,7 @@ static const int http_status[] = {
 #undef ERR
 };
 
-/* Names from files, arguments and requests are part of sentences; none may break the line or
- * speak to a terminal. */
+/* Sentences contain names from files, arguments and requests. These must not break the line or control a terminal. */
 static void make_one_line(void)
 {
     char was[sizeof text];

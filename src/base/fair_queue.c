@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/err.h"
 
-enum { MAX_IDLE = 1024 }; /* clients without anything that are remembered because they had their turn just now */
+enum { MAX_IDLE = 1024 }; /* number of clients without items that are remembered because they just had their turn */
 
 static ek_fair_queue_client *find(const ek_fair_queue *t, uint64_t id)
 {

@@ -16,7 +16,7 @@ static ek_err failed(const char *path)
     return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", path, strerror(errno));
 }
 
-/* Looks before it opens: opening a pipe waits for its writer. */
+/* Checks the file before it is opened, because opening a pipe waits for its writer. */
 static ek_err open_read(const char *path, int *fd, struct stat *st)
 {
     *fd = -1;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* fd, or -1 with it closed. */
+/* Returns fd, or closes it and returns -1. */
 static int with_flags(int fd, int exec, int nonblock)
 {
     if (fd < 0) return -1;
@@ -34,7 +34,7 @@ int ek_socketpair(int domain, int type, int protocol, int fd[2])
     const int flags = type & (SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socketpair(domain, type & ~flags, protocol, fd)) return -1;
     for (int i = 0; i < 2; i++) {
-#ifdef SO_NOSIGPIPE /* where kernels are older than MSG_NOSIGNAL */
+#ifdef SO_NOSIGPIPE /* for kernels without MSG_NOSIGNAL */
         const int on = 1;
         (void)setsockopt(fd[i], SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
 #endif

@@ -35,8 +35,8 @@ bool ek_log_wants(unsigned topic)
 /* --- lines of engines in libraries */
 
 struct ek_log_sink {
-    ek_log_sink *next;    /* of those that are open */
-    pthread_mutex_t lock; /* one line at a time */
+    ek_log_sink *next;    /* the list of open sinks */
+    pthread_mutex_t lock; /* guards the writing of one line at a time */
     ek_log_fn *fn;        /* NULL: nowhere */
     void *arg;
 };
@@ -98,22 +98,22 @@ static void to_sinks(ek_log_level level, const char *line)
     pthread_mutex_unlock(&sinks.lock);
 }
 
-/* --- the writer: lines wait in a ring of bytes */
+/* --- the writer: waiting lines are in a ring of bytes --- */
 
-enum { RING = 256 << 10, MAX_LINE = 2048, AT_ONCE = 16 << 10 }; /* bytes; AT_ONCE: of lines that are written together */
+enum { RING = 256 << 10, MAX_LINE = 2048, AT_ONCE = 16 << 10 }; /* bytes; AT_ONCE: lines that are written together */
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t wake, drained;
     char ring[RING];
-    size_t begin, n;       /* bytes that wait: n from begin on */
-    uint64_t lost, untold; /* lines in all; those that no line has told yet */
+    size_t begin, n;       /* waiting bytes: n, from begin on */
+    uint64_t lost, untold; /* lost: lines in all; untold: lost lines that no line has reported yet */
     bool running, stopping, writing, bounded;
     pthread_t thread;
-    uintptr_t generation; /* of the thread: one that a stop left waiting ends when it wakes */
+    uintptr_t generation; /* the thread's number; a thread that is still waiting after a stop ends when it wakes */
 } out = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .drained = PTHREAD_COND_INITIALIZER};
 
-/* Waits at most so many seconds for room, or as long as it takes (-1). */
+/* Waits at most `seconds` for room, or without limit (-1). */
 static bool write_all(const char *p, size_t n, double seconds)
 {
     double end = ek_now() + seconds;
@@ -123,7 +123,7 @@ static bool write_all(const char *p, size_t n, double seconds)
         int ready = seconds < 0 ? 1 : poll(&room, 1, left);
         if (ready == 0) return false;
         ssize_t k = ready < 0 ? -1 : write(STDERR_FILENO, p, n);
-        if (k < 0 && errno == EAGAIN && seconds < 0) poll(&room, 1, -1); /* somebody else made it so */
+        if (k < 0 && errno == EAGAIN && seconds < 0) poll(&room, 1, -1); /* another program set this */
         else if (k < 0 && errno != EINTR && errno != EAGAIN) return false;
         if (k > 0) p += k, n -= (size_t)k;
     }
@@ -150,7 +150,7 @@ static void push_lost(void)
     if (out.untold > 0 && push(line, (size_t)n)) out.untold = 0;
 }
 
-/* Takes the first lines, whole ones. */
+/* Takes the first whole lines. */
 static size_t pop(char lines[AT_ONCE])
 {
     const size_t max = out.n < AT_ONCE ? out.n : AT_ONCE, first = max < RING - out.begin ? max : RING - out.begin;
@@ -189,7 +189,7 @@ static void *write_lines(void *arg)
         pthread_mutex_lock(&out.lock);
         if ((uintptr_t)arg != out.generation) break;
         out.writing = false;
-        if (!good) out.lost += count_lines(lines, n); /* nobody can be told */
+        if (!good) out.lost += count_lines(lines, n); /* no reader can be told */
     }
     pthread_mutex_unlock(&out.lock);
     return NULL;
@@ -222,7 +222,7 @@ void ek_log_stop(double seconds)
     pthread_t thread = out.thread;
     if (late) out.n = 0, out.untold = 0, out.writing = false, out.generation++;
     pthread_mutex_unlock(&out.lock);
-    if (late) pthread_detach(thread); /* it waits for a reader; the end of the process ends it */
+    if (late) pthread_detach(thread); /* the thread waits for a reader; the end of the process ends it */
     else pthread_join(thread, NULL);
 }
 
@@ -234,7 +234,7 @@ uint64_t ek_log_lost(void)
     return n;
 }
 
-/* False: nobody writes for us. */
+/* False: no thread writes for the caller. */
 static bool hand_over(const char *line, size_t n)
 {
     pthread_mutex_lock(&out.lock);
@@ -267,14 +267,15 @@ void ek_log(ek_log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(said, sizeof said, fmt, ap);
     va_end(ap);
-    /* Names of clients, models and files are in it: a line is one line, and nothing that a terminal obeys. */
+    /* The text contains names of clients, models and files. Each line has to stay one line and must not control a
+     * terminal. */
     size_t len = (size_t)n + ek_plain(line + n, sizeof line - (size_t)n - 1, said, strlen(said));
     if (atomic_load(&elsewhere)) {
         to_sinks(level, line + n);
         return;
     }
     line[len++] = '\n';
-    /* One write a line, so that lines of two threads never mix. */
+    /* One write per line, so that lines of two threads never mix. */
     if (!hand_over(line, len) && write(STDERR_FILENO, line, len) < 0) return;
 }
 

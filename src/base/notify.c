@@ -32,7 +32,7 @@ void ek_notify_open(const char *name, const char *watchdog_usec, const char *wat
     if (n < 2 || n >= sizeof supervisor.to.sun_path || (*name != '/' && *name != '@')) return;
     supervisor.to.sun_family = AF_UNIX;
     memcpy(supervisor.to.sun_path, name, n);
-    if (*name == '@') supervisor.to.sun_path[0] = '\0'; /* an abstract name has no NUL behind it */
+    if (*name == '@') supervisor.to.sun_path[0] = '\0'; /* an abstract name has no NUL after it */
     supervisor.size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'));
     supervisor.watchdog = seconds(watchdog_usec, watchdog_pid);
 }

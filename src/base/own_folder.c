@@ -12,7 +12,7 @@
 #include "base/file.h"
 
 #ifdef __linux__
-/* The path of the shared library with this function; NULL: it is in the program itself. */
+/* The path of the shared library with this function; NULL: the function is in the program itself. */
 static const char *library(void)
 {
     Dl_info info;
@@ -22,7 +22,7 @@ static const char *library(void)
     return map->l_name;
 }
 #else
-/* Or of the program. */
+/* The path of the library, or of the program. */
 static const char *library(void)
 {
     Dl_info info;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the well-formed character at s, 0 if there is none (RFC 3629). */
+/* The length of the well-formed character at s (RFC 3629); 0: there is none. */
 static size_t decode(const unsigned char *s, size_t n, uint32_t *c)
 {
     size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
@@ -32,7 +32,7 @@ size_t ek_plain_char(const char *s, size_t n, bool *plain)
     return len ? len : 1;
 }
 
-/* One character as it is shown; what is written is shorter than 8 bytes. */
+/* Writes one character in its printed form, which is shorter than 8 bytes. */
 static size_t show(char out[8], const char *s, size_t n, size_t *took)
 {
     bool plain;

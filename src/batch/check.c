@@ -8,7 +8,7 @@
 #include "base/hash/hash.h"
 #include "batch/batch.h"
 
-static const double TURN = 0.1; /* seconds until stop is looked at */
+static const double TURN = 0.1; /* seconds between two checks of stop */
 
 typedef struct check {
     ek_batch_checked *c;
@@ -17,7 +17,7 @@ typedef struct check {
     int every;
     ek_batch_runner *runner;
     size_t n, next, active; /* lines of out */
-    bool all;               /* none was chosen: the first one is */
+    bool all;               /* no line was chosen, so the first one is checked */
 } check;
 
 static bool is_chosen(const check *k, const ek_batch_task *t)
@@ -59,7 +59,7 @@ static ek_err begin(check *k, size_t i)
         k->runner->start(k->runner, t);
         return EK_OK;
     }
-    if (!err && is_chosen(k, t)) err = compare(k, t); /* no request: its error is written anew */
+    if (!err && is_chosen(k, t)) err = compare(k, t); /* not a request: its error is written again */
     ek_batch_task_free(t);
     return err;
 }

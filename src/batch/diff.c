@@ -48,7 +48,7 @@ static void put_token(ek_buf *out, size_t i, const json_t *ta, const json_t *tb,
     put_number(out, lb);
 }
 
-/* Lists of tokens beside lists of their log-probabilities, as /v1/completions has them. */
+/* Compares lists of tokens and the lists of their log-probabilities beside them, as in /v1/completions. */
 static bool diff_lists(ek_buf *out, const json_t *a, const json_t *b)
 {
     const json_t *ta = ek_json_get(a, "tokens"), *tb = ek_json_get(b, "tokens");
@@ -65,7 +65,7 @@ static bool diff_lists(ek_buf *out, const json_t *a, const json_t *b)
     return false;
 }
 
-/* i: where the two stand in their list. */
+/* i: the position of the two in their list. */
 static bool diff_tokens(ek_buf *out, const json_t *a, const json_t *b, size_t i)
 {
     if (json_is_array(a) && json_is_array(b)) {
@@ -115,7 +115,7 @@ static void put_texts(ek_buf *out, const char *path, const json_t *a, const json
     put_around(out, y, m, at);
 }
 
-/* False: they are equal. path: where they stand, with room for MAX_PATH. */
+/* False: the values are equal. path: their place in the line, with room for MAX_PATH. */
 static bool diff_values(ek_buf *out, char *path, const json_t *a, const json_t *b)
 {
     const size_t n = strlen(path);
@@ -190,7 +190,7 @@ void ek_batch_find_other(ek_batch_other *o, const ek_buf *there, const ek_buf *h
     *o = (ek_batch_other){"JSON", "another", "this"};
     if (!ek_json_read(&a, ek_buf_text(there), there->len, 0) && !ek_json_read(&b, ek_buf_text(here), here->len, 0) &&
         !find_other(o, b, a, b))
-        find_other(o, a, a, b); /* a member that is there alone */
+        find_other(o, a, a, b); /* a member that only one of the two has */
     json_decref(a);
     json_decref(b);
 }

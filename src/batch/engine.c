@@ -26,7 +26,7 @@ struct job {
     struct engine *engine;
     ek_batch_task *task;
     job *next;
-    ek_err err; /* of its preparation, and what it says */
+    ek_err err; /* the error of its preparation, and the sentence */
     char why[1024];
     ek_api_request req;
     ek_turn_prompt prompt;
@@ -47,14 +47,14 @@ typedef struct engine {
     ek_api_limits limits;
     pthread_t thread[THREADS];
     int n_threads;
-    pthread_mutex_t lock; /* of the next five */
+    pthread_mutex_t lock; /* guards the next five */
     pthread_cond_t asked, ready;
     list to_prepare, prepared;
     int n_preparing;
     bool closing;
     atomic_bool dropped;
-    list waiting, ended; /* for room in the engine; with all their news */
-    list running;        /* in no order: for close */
+    list waiting, ended; /* waiting: for room in the engine; ended: with all their news */
+    list running;        /* in no order; needed at close */
 } engine;
 
 static void append(list *l, job *j)
@@ -90,7 +90,7 @@ bool ek_batch_is_reply(long status)
     return status == 200 || status == 400 || status == 404 || status == 413;
 }
 
-/* --- prompts, on threads of their own --- */
+/* --- prompts, on separate threads --- */
 
 static void prepare(job *j)
 {
@@ -125,7 +125,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* The next one with a prompt; waits for it up to that time (0: not). */
+/* The next job with a prompt. Waits for it until that time (0: does not wait). */
 static job *take_prepared(engine *e, double until)
 {
     pthread_mutex_lock(&e->lock);
@@ -164,7 +164,7 @@ static void unlink_running(engine *e, const job *j)
     if (*at) *at = j->next;
 }
 
-/* Called inside of a step, on this thread. Counts of caches are zeroed: they differ from run to run. */
+/* Called inside a step, on this thread. Counts of caches are set to 0, because they differ from run to run. */
 static void on_news(void *arg, const ek_turn_news *news)
 {
     choice *c = news->user;
@@ -210,7 +210,7 @@ static ek_err open_turn(job *j, int i)
     return EK_OK;
 }
 
-/* EBUSY: the engine has no room for the other choices yet. */
+/* EBUSY: the engine has no room yet for the other choices. */
 static ek_err submit(job *j)
 {
     while (j->n_opened < j->reply.n) EK_TRY(open_turn(j, j->n_opened));
@@ -236,7 +236,7 @@ static void free_job(job *j)
     free(j);
 }
 
-/* An error with a status of the request's own is its reply, else one of the run. */
+/* An error with a status of the request is the request's reply. Any other error ends the run. */
 static ek_err put_error(job *j, ek_err err, const char *text, const char *param, const char *code)
 {
     const int status = ek_err_http(err);
@@ -264,7 +264,7 @@ static ek_err put_reply(job *j)
 
 typedef enum begun { RUNS, WAITS, REPLIED } begun;
 
-/* Hands a prepared one to the engine, unless its reply is an error. */
+/* Hands a prepared job to the engine, unless its reply is an error. */
 static ek_err begin(job *j, begun *how)
 {
     engine *e = j->engine;
@@ -278,7 +278,7 @@ static ek_err begin(job *j, begun *how)
         if (err == EK_EBUSY) append(&e->waiting, j);
         else if (!err || j->n_submitted > 0) push(&e->running, j);
         if (!err || err == EK_EBUSY) return EK_OK;
-        if (j->n_submitted > 0) return err; /* of one and the same prompt only one choice fails: no mistake of it */
+        if (j->n_submitted > 0) return err; /* only a later choice failed: not the request's fault */
         param = err == EK_ETOOLONG || err == EK_EINVAL ? j->task->line.dialect->prompt_param : NULL;
         snprintf(text, sizeof text, "%s", ek_err_text());
     } else {
@@ -288,7 +288,7 @@ static ek_err begin(job *j, begun *how)
     return put_error(j, err, text, param, j->req.code ? j->req.code : ek_api_error_code(err, param));
 }
 
-/* A line that waits for room is older than the prepared ones. */
+/* A line that waits for room comes first, because it is older than the prepared ones. */
 static ek_err begin_some(engine *e, double until, ek_batch_task **out)
 {
     begun how = RUNS;

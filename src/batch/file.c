@@ -23,7 +23,7 @@ ek_err ek_batch_file_open(ek_batch_file *f, const char *path)
     ek_buf_fmt(&made, "%s.tmp", path);
     *f = (ek_batch_file){.path = ek_strdup(path), .made = made.data, .sum = ek_alloc(sizeof(ek_sha256_state))};
     ek_sha256_init(f->sum);
-    unlink(f->made); /* of a run that was killed, or a link that somebody laid there */
+    unlink(f->made); /* left by a killed run, or a link that somebody put there */
     f->fd = open(f->made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     return f->fd < 0 ? failed(f->made) : EK_OK;
 }
@@ -56,7 +56,7 @@ ek_err ek_batch_file_sum(ek_batch_file *f, char sha256[65])
     return EK_OK;
 }
 
-/* The name is the folder's: it is synced too. */
+/* A new name is part of the folder, so the folder is synced, too. */
 static ek_err sync_folder(const char *path)
 {
     char *copy = ek_strdup(path);

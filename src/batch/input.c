@@ -14,7 +14,7 @@
 
 enum { PART = 1 << 20 };
 
-/* A custom_id by its hash: 128 bits, so that two of one batch do not meet by chance. */
+/* The hash of a custom_id. It has 128 bits, so that no two in a batch are equal by chance. */
 typedef struct name {
     uint8_t hash[16];
     uint64_t line; /* index */
@@ -23,11 +23,11 @@ typedef struct name {
 typedef struct scan {
     ek_batch_input *in;
     bool requests;
-    ek_sha256_state whole, state; /* of the file; of the line */
-    ek_buf line;                  /* its bytes, up to EK_BATCH_LINE_MAX */
-    uint64_t at, from, n;         /* in the file: the next byte; the line's first one; its bytes so far */
+    ek_sha256_state whole, state; /* whole: of the file; state: of the line */
+    ek_buf line;                  /* the line's bytes, up to EK_BATCH_LINE_MAX */
+    uint64_t at, from, n;         /* in the file: the next byte; the line's first byte; n: bytes of the line so far */
     uint64_t number;
-    bool cr, blank; /* a CR was seen that counts if more follows; only blanks so far */
+    bool cr, blank; /* cr: a CR was seen, which is text if more follows; blank: only blanks so far */
     size_t cap, n_names, cap_names;
     name *names;
 } scan;
@@ -89,7 +89,7 @@ static void feed(scan *s, const char *p, size_t n)
     s->n += n;
 }
 
-/* More bytes of the line; none of them ends it. A CR at their end waits for what follows. */
+/* Takes more bytes of the line, without its end. A CR at the end waits for the next bytes. */
 static void take(scan *s, const char *p, size_t n)
 {
     if (n == 0) return;

@@ -27,7 +27,7 @@ static void skip_space(text *t)
     while (t->at < t->end && strchr(" \t\r\n", *t->at) && *t->at) t->at++;
 }
 
-/* Behind the quote that ends the string at t. */
+/* Moves past the quote that ends the string at t. */
 static bool skip_string(text *t)
 {
     for (t->at++; t->at < t->end; t->at++) {
@@ -40,7 +40,7 @@ static bool skip_string(text *t)
     return false;
 }
 
-/* Brackets in their order; all else is the dialect's reader's business. */
+/* Checks only the order of brackets. The dialect's reader checks the rest. */
 static bool skip_brackets(text *t)
 {
     char open[EK_JSON_DEPTH];
@@ -151,7 +151,7 @@ static bool equals(const span *s, const char *word)
     return s->n == n + 2 && *s->p == '"' && !memcmp(s->p + 1, word, n);
 }
 
-/* Where a sentence quotes what the line has: at most 60 bytes of it, only what is printable ASCII. */
+/* The part of the line that a sentence quotes: at most 60 bytes, only printable ASCII. */
 static void show(char out[64], const span *s)
 {
     size_t n = s->n < 60 ? s->n : 60;

@@ -42,7 +42,7 @@ static ek_err open_shard(shard *s, const char *path)
                    s->file.sha256, s->about.output_sha256);
 }
 
-/* But for the number of its shard, the same run. */
+/* Checks that two shards belong to one run. Only their numbers may differ. */
 static ek_err same_run(const shard *a, const shard *b)
 {
     const char *what = strcmp(a->about.input_sha256, b->about.input_sha256) ? "input"
@@ -53,7 +53,7 @@ static ek_err same_run(const shard *a, const shard *b)
     return what ? ek_fail(EK_EINVAL, "%s and %s differ in their %s", a->path, b->path, what) : EK_OK;
 }
 
-/* Each of the run's shards once, in their order. */
+/* Checks that each shard of the run occurs once, and sorts the shards. */
 static ek_err sort(shard **by_number, shard *s, int n)
 {
     const int shards = s[0].about.shards;
@@ -87,7 +87,7 @@ static ek_err write_lines(ek_batch_file *to, shard *const *by_number, size_t n, 
     return err;
 }
 
-/* A file that is there is kept, unless it is the same. */
+/* An existing file is kept, unless it has the same content. */
 static ek_err check_there(ek_batch_file *file, const char *out)
 {
     ek_batch_input there = {.fd = -1};

@@ -23,11 +23,11 @@ static const double SYNC_SECONDS = 1;
 typedef struct record {
     uint64_t index;
     uint32_t n, flags;
-    uint64_t sum; /* of the three and the line: first 8 bytes of their SHA-256 */
+    uint64_t sum; /* the first 8 bytes of a SHA-256 over the three numbers and the line */
 } record;
 
 typedef struct entry {
-    uint64_t at; /* of its line in the file; 0: none */
+    uint64_t at; /* the offset of its line in the file; 0: none */
     uint32_t n, flags;
 } entry;
 
@@ -35,7 +35,7 @@ struct ek_batch_part {
     char *out, *path;
     int fd;
     bool locked;
-    uint64_t end; /* where the next record goes */
+    uint64_t end; /* the offset of the next record */
     size_t n, n_has, n_errors;
     entry *lines;
     uint64_t unsynced;
@@ -106,7 +106,8 @@ static bool read_at(const ek_batch_part *p, void *to, size_t n, uint64_t at)
     return true;
 }
 
-/* The record at p->end, whole and true, and moves behind it; false at the end, or where it is torn. */
+/* Reads the record at p->end, if it is whole and its sum is right, and moves past it. False at the end, or if the
+ * record is torn. */
 static bool read_record(ek_batch_part *p, record *r, ek_buf *line, uint64_t size)
 {
     if (size - p->end < sizeof *r || !read_at(p, r, sizeof *r, p->end)) return false;
@@ -141,7 +142,7 @@ static ek_err append(ek_batch_part *p, uint64_t index, const char *line, size_t 
     if (done != (ssize_t)(sizeof r + n)) {
         const int why = done < 0 ? errno : ENOSPC;
         if (ftruncate(p->fd, (off_t)p->end)) {
-        } /* a torn record is cut off by the next start, too */
+        } /* the next start also cuts off a torn record */
         errno = why;
         return failed(p);
     }
@@ -182,7 +183,7 @@ ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n)
     if (fstat(p->fd, &st)) return failed(p);
     const bool any = read_record(p, &r, &there, (uint64_t)st.st_size) && r.index == HEAD_INDEX;
     ek_err err = EK_OK;
-    if (!any) { /* not even a head was written */
+    if (!any) { /* the file does not even have a head */
         p->end = 0;
         err = ftruncate(p->fd, 0) ? failed(p) : append(p, HEAD_INDEX, head->data, head->len, 0);
     } else if (there.len != head->len || memcmp(there.data, head->data, head->len) != 0) {

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "batch/batch.h"
 
-enum { WINDOW_BYTES = 256 << 20, AHEAD = 2 }; /* bytes of lines on their way; lines per line that is computed */
-static const double TURN = 0.1;               /* seconds until progress and stop are looked at */
+enum { WINDOW_BYTES = 256 << 20, AHEAD = 2 }; /* bytes of lines in progress; lines in progress per computed line */
+static const double TURN = 0.1;               /* seconds between two checks of progress and stop */
 
 typedef struct run {
     const ek_batch_opts *o;
@@ -18,11 +18,11 @@ typedef struct run {
     ek_batch_part *part;
     ek_batch_runner *runner;
     const ek_batch_watch *watch;
-    size_t n, next, before; /* lines of the shard; of these, the next to look at; those that were there */
+    size_t n, next, before; /* lines of the shard; the next one; lines there at the start */
     size_t active, bytes;   /* on their way */
 } run;
 
-/* In the input, of line i of the shard. */
+/* The index in the input of the shard's line i. */
 static size_t index_of(const run *r, size_t i)
 {
     return ek_batch_shard_line(i, r->o->shard, r->o->shards);
@@ -37,7 +37,7 @@ static ek_err put(run *r, size_t i, const ek_batch_task *t)
     return err;
 }
 
-/* Line i of the shard, on its way; a line that is no request has its result at once. */
+/* Begins line i of the shard. A line that is not a request gets its result at once. */
 static ek_err begin(run *r, size_t i)
 {
     ek_batch_task *t = ek_alloc(sizeof *t);
@@ -55,7 +55,7 @@ static ek_err begin(run *r, size_t i)
     return err;
 }
 
-/* Some at a time: a million lines that are no requests would keep progress and stop waiting. */
+/* Begins only some lines at a time. Otherwise a million lines that are not requests would delay progress and stop. */
 static ek_err fill(run *r)
 {
     const size_t width = (size_t)r->runner->width * AHEAD;
@@ -109,7 +109,7 @@ static ek_err finish(run *r, const ek_batch_about *a, ek_batch_result *result, d
     return ek_batch_part_remove(r->part);
 }
 
-/* OUT is there: of this very run? */
+/* Whether the existing OUT belongs to this run. */
 static ek_err look(const run *r, const ek_buf *head, ek_batch_result *result)
 {
     ek_batch_about there;

@@ -19,7 +19,7 @@ static const double FIRST_PAUSE = 0.25, MAX_PAUSE = 10, MAX_RETRY_AFTER = 60, WA
 typedef struct server {
     const char *url;
     int active;   /* transfers */
-    bool checked; /* its fingerprint is the run's */
+    bool checked; /* its fingerprint equals the run's */
     bool asking;  /* for it */
     double pause, rests_until;
 } server;
@@ -28,12 +28,12 @@ typedef struct transfer {
     struct transfer *next;
     struct servers *of;
     server *at;
-    ek_batch_task *task; /* NULL: asks for the fingerprint */
+    ek_batch_task *task; /* NULL: the request asks for the fingerprint */
     CURL *easy;
     struct curl_slist *headers;
     char *url;
     ek_buf reply;
-    char sha256[EK_FINGERPRINT]; /* that the reply says; "" where it does not */
+    char sha256[EK_FINGERPRINT]; /* the reply's sum in its header; "" without */
     double retry_after;
 } transfer;
 
@@ -46,9 +46,9 @@ typedef struct servers {
     int n;
     transfer *transfers;
     ek_batch_task *pending, **last;
-    double answered; /* ek_now() of the latest answer of any server, or of the start */
-    double warned;   /* and of the latest line about silence */
-    char why[512];   /* of the latest failure */
+    double answered; /* ek_now() at the latest answer of any server, or at the start */
+    double warned;   /* ek_now() at the latest line about silence */
+    char why[512];   /* the latest failure */
 } servers;
 
 static void append(servers *s, ek_batch_task *t)
@@ -58,7 +58,7 @@ static void append(servers *s, ek_batch_task *t)
     s->last = &t->next;
 }
 
-/* In front: it is older than the waiting ones. */
+/* Puts the task in front, because it is older than the waiting tasks. */
 static void again(servers *s, ek_batch_task *t)
 {
     t->next = s->pending;
@@ -126,7 +126,7 @@ static void add_headers(transfer *t)
     ek_buf_fini(&line);
 }
 
-/* "http://host:8080/", "/v1/fingerprint": without two slashes. */
+/* Joins "http://host:8080/" and "/v1/fingerprint" without two slashes. */
 static char *join(const char *base, const char *path)
 {
     ek_buf b = {0};
@@ -168,7 +168,7 @@ static void begin(servers *s, server *at, ek_batch_task *task)
     c->multi_add_handle(s->multi, t->easy);
 }
 
-/* --- its end --- */
+/* --- the end of a transfer --- */
 
 static void rest(servers *s, server *at, double retry_after, const char *why)
 {
@@ -181,7 +181,7 @@ static void rest(servers *s, server *at, double retry_after, const char *why)
     ek_log(EK_LOG_DEBUG, "batch: %s; again in %.2g s", s->why, pause);
 }
 
-/* The first server's fingerprint is the run's. */
+/* The fingerprint of the first server becomes the run's. */
 static ek_err take_identity(servers *s, server *at, const ek_buf *text)
 {
     json_t *v = NULL;
@@ -230,13 +230,13 @@ static bool is_temporary(long status)
     return status == 0 || status == 408 || status == 409 || status == 429 || status >= 500;
 }
 
-/* The line is asked again, the server rests. */
+/* Queues the line again and lets the server rest. */
 static ek_err try_again(servers *s, transfer *t, long status, const char *why)
 {
     const bool busy = status == 429 || status == 503;
     ek_batch_task *task = t->task;
     rest(s, t->at, t->retry_after, why);
-    t->at->checked = t->at->checked && busy; /* it may be another one when it is back */
+    t->at->checked = t->at->checked && busy; /* the server may have another model when it is back */
     t->at->asking = false;
     if (!task) return EK_OK;
     if (busy || ++task->tries < MAX_TRIES) {
@@ -253,7 +253,7 @@ static ek_err take_reply(servers *s, transfer *t, long status, ek_batch_task **o
     if (status == 401 || status == 403)
         return ek_fail(EK_EINVAL, "%s: status %ld: it needs a key (EVENKEEL_API_KEY)", at->url, status);
     if (!*t->sha256 && status != 413 &&
-        ek_batch_is_reply(status)) { /* it was started anew, or somebody else has answered */
+        ek_batch_is_reply(status)) { /* the server was restarted, or another program answered */
         at->checked = false;
         return try_again(s, t, status, "a reply without the server's fingerprint");
     }
@@ -289,7 +289,7 @@ static ek_err end(servers *s, transfer *t, CURLcode code, ek_batch_task **out)
     return t->task ? take_reply(s, t, status, out) : take_fingerprint(s, t, status);
 }
 
-/* --- who gets what --- */
+/* --- the division of lines among servers --- */
 
 /* The ready server with the least to do. Servers without a known fingerprint are asked for it. */
 static server *choose(servers *s)
@@ -328,7 +328,7 @@ static ek_err step(servers *s, double seconds, ek_batch_task **out)
     return EK_OK;
 }
 
-/* A long reply is no silence. */
+/* A server that computes a long reply is not silent. */
 static bool is_computing(const servers *s)
 {
     for (const transfer *t = s->transfers; t; t = t->next)
@@ -336,7 +336,7 @@ static bool is_computing(const servers *s)
     return false;
 }
 
-/* Said every half minute while no server answers: a person sees the reason of the wait. */
+/* Logs every half minute while no server answers, so that a person sees the reason. */
 static void warn(servers *s)
 {
     const double now = ek_now(), since = s->warned > s->answered ? s->warned : s->answered;
@@ -357,7 +357,7 @@ static ek_err wait_task(ek_batch_runner *r, double seconds, ek_batch_task **out)
             begin(s, at, t);
         }
         double left = until - ek_now();
-        if (left > 0.05) left = 0.05; /* a resting server wakes up meanwhile */
+        if (left > 0.05) left = 0.05; /* a resting server may become ready in this time */
         EK_TRY(step(s, left > 0 ? left : 0, out));
         if (is_computing(s)) continue;
         warn(s);

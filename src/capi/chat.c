@@ -109,7 +109,8 @@ static void cancel(capi_request *r)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Unique also among processes: ids of calls follow from it, and a conversation may have calls of several. */
+/* The id is unique also among processes. Ids of calls follow from it, and a conversation may have calls from several
+ * processes. */
 static void make_id(chat *c)
 {
     uint8_t bytes[12] = {0};
@@ -128,7 +129,7 @@ static void set_up(chat *c)
     if (!r->has_seed && !resumed) {
         uint64_t seed;
         (void)ek_random(&seed, sizeof seed);
-        r->turn.sampling.seed = seed >> 11; /* exact as a double */
+        r->turn.sampling.seed = seed >> 11; /* 53 bits, which a double holds exactly */
     }
     if (resumed) snprintf(c->id, sizeof c->id, "%s", resume->id);
     else make_id(c);
@@ -183,7 +184,7 @@ static void keep_error(chat *c, ek_err err)
     snprintf(c->why, sizeof c->why, "%s", ek_err_text());
 }
 
-/* --- a worker's part: the beginning and the end of a chat --- */
+/* --- the part of a worker: the beginning and the end of a chat --- */
 
 static void close_chat(chat *c)
 {
@@ -267,7 +268,7 @@ void capi_workers_close(capi_workers *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-/* One of them is enough for every chat to end. */
+/* A single worker is enough for every chat to end. */
 static ek_err start(evenkeel *e)
 {
     capi_workers *w = &e->workers;

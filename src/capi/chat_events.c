@@ -14,7 +14,7 @@ static void post_text(chat_choice *c, evenkeel_kind kind, const ek_reply_event *
     if (e->n > 0) capi_post(&c->chat->base, &out);
 }
 
-/* The id is the one that the whole reply has (serve/openai). */
+/* The id equals the one in the whole reply (serve/openai). */
 static void post_call(chat_choice *c, int call)
 {
     char request[EK_RESUME_ID + 16], id[32];
@@ -71,13 +71,14 @@ static evenkeel_finish finish_of(ek_turn_end end)
     case EK_END_LOOP: return EVENKEEL_LENGTH;
     case EK_END_CANCELLED: return EVENKEEL_CANCELLED;
     case EK_END_NONE:
-    case EK_END_UNCACHED: /* refused in the body (chat.c) */
+    case EK_END_UNCACHED: /* chat.c refuses this in the body */
     case EK_END_ERROR: break;
     }
     return EVENKEEL_ERROR;
 }
 
-/* The one that a program has to know of: errors before cancelled ones before those that are too long. */
+/* The end that the program has to know: errors come before cancelled choices, and these before choices that are too
+ * long. */
 static evenkeel_finish finish_of_all(const chat *c)
 {
     evenkeel_finish all = EVENKEEL_STOP;
@@ -95,7 +96,7 @@ static const ek_turn_result *failed(const chat *c)
     return NULL;
 }
 
-/* serve/resume/resume.h says what it has. */
+/* The members: serve/resume/resume.h. */
 static void put_state(ek_buf *out, const chat *c)
 {
     const ek_turn_result *r = c->results[0];

@@ -10,11 +10,11 @@
 
 typedef struct generate {
     capi_request base;
-    evenkeel_request o; /* its arrays are the caller's, and not read after submit */
+    evenkeel_request o; /* the arrays belong to the caller and are not read after submit */
     int n_prompt;
     ek_request_id in_engine;
-    uint64_t hash;   /* of the rows so far */
-    int32_t *tokens; /* with a mask: the reply so far, n of them, and room for a draft */
+    uint64_t hash;   /* the hash of the rows so far */
+    int32_t *tokens; /* with a mask: the n tokens of the reply so far, and room for a draft */
     int n, cap;
 } generate;
 
@@ -37,7 +37,7 @@ static bool has(const uint64_t *row, int32_t token)
     return row[token / 64] >> (token % 64) & 1;
 }
 
-/* ek_mask.look. The draft is laid behind the reply, so that the caller's function sees one text. */
+/* For ek_mask.look. The draft is placed after the reply, so that the caller's function sees one text. */
 static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
 {
     generate *g = arg;
@@ -61,7 +61,7 @@ static void accept(void *arg, int32_t token)
 
 /* --- events --- */
 
-/* A row of the prompt, or of a reply that is resumed. The last one comes as an event. */
+/* A row of the prompt, or of a resumed reply. The last row comes as an event. */
 static void on_prompt_logits(void *user, int pos, const float *logits)
 {
     generate *g = user;
@@ -147,7 +147,7 @@ static ek_err check(const generate *g, const ek_engine *e)
     return EK_OK;
 }
 
-/* The first row of the prompt that is asked for. */
+/* The first requested row of the prompt. */
 static int rows_from(const generate *g)
 {
     const evenkeel_request *o = &g->o;
@@ -189,14 +189,14 @@ static ek_err submit(generate *g, const ek_part *part, int n_parts)
                                .client = o->client,
                                .cache_salt = o->cache_salt};
     evenkeel *engine = g->base.engine;
-    pthread_mutex_lock(&engine->lock); /* who cancels reads in_engine under it */
+    pthread_mutex_lock(&engine->lock); /* a cancelling thread reads in_engine under this lock */
     const ek_err err = ek_engine_submit(e, &r, &g->in_engine);
-    pthread_mutex_unlock(&engine->lock); /* g may be gone */
+    pthread_mutex_unlock(&engine->lock); /* g may no longer exist */
     free(bias);
     return err;
 }
 
-/* For the program's own commands, which have checked their options, the engine checks alone. */
+/* The program's own commands have checked their options, so only the engine checks. */
 static ek_err take(evenkeel_queue *queue, const evenkeel_request *request, bool checked, const ek_part *part,
                    int n_parts, evenkeel_id *id)
 {
@@ -213,7 +213,7 @@ static ek_err take(evenkeel_queue *queue, const evenkeel_request *request, bool 
         ek_log_here(before);
         if (err) capi_take_back(&g->base);
     }
-    if (!err) return EK_OK; /* g may be gone */
+    if (!err) return EK_OK; /* g may no longer exist */
     free(g->tokens);
     free(g);
     return err;

@@ -69,9 +69,9 @@ static evenkeel *make(void)
 ek_err capi_open(evenkeel **out, capi_open_fn *open, void *arg)
 {
     evenkeel *e = make();
-    ek_err err = open(arg, &e->m); /* takes long: Ctrl-C ends it */
+    ek_err err = open(arg, &e->m); /* opening takes long, and Ctrl-C ends it */
     sigset_t signals;
-    capi_signals_off(&signals); /* the program's own thread has them, not the engine's */
+    capi_signals_off(&signals); /* signals belong to the program's own thread, not to the engine's */
     if (!err) err = ek_engine_start(e->m.engine);
     e->started = !err;
     capi_signals_back(&signals);
@@ -142,11 +142,11 @@ const char *evenkeel_numerics(const evenkeel *e)
 ek_status evenkeel_digest(evenkeel *e, const char **out)
 {
     *out = "";
-    ek_err err = capi_check_process(e); /* another thread may have had the lock at the fork */
+    ek_err err = capi_check_process(e); /* another thread may have held the lock at the fork */
     if (err) return capi_status(err);
     pthread_mutex_lock(&e->digesting);
     ek_log_sink *before = ek_log_here(e->log);
-    if (!*e->digest) err = ek_open_digest(e->digest, e->m.path, NULL); /* the pool computes replies */
+    if (!*e->digest) err = ek_open_digest(e->digest, e->m.path, NULL); /* the pool must stay free for replies */
     ek_log_here(before);
     pthread_mutex_unlock(&e->digesting);
     *out = e->digest;

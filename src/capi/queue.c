@@ -11,7 +11,7 @@
 #include "capi/state.h"
 
 typedef struct capi_event {
-    evenkeel_event out; /* first: freed by its address */
+    evenkeel_event out; /* first, because its address is used to free the event */
     struct capi_event *next;
     char bytes[]; /* its texts */
 } capi_event;
@@ -37,7 +37,7 @@ ek_status evenkeel_queue_open(evenkeel_queue **out, evenkeel *engine)
     return EK_DONE;
 }
 
-/* Cancels its requests, and takes it off the engine. */
+/* Cancels the queue's requests and removes the queue from the engine. */
 static void detach(evenkeel_queue *q)
 {
     evenkeel *e = q->engine;
@@ -97,7 +97,7 @@ static capi_event *copy(const capi_request *r, const evenkeel_event *e)
 static void append(evenkeel_queue *q, capi_event *c)
 {
     const uint64_t one = 1;
-    if (!q->first && write(q->fd, &one, sizeof one) < 0) return; /* of a counter at 0: never */
+    if (!q->first && write(q->fd, &one, sizeof one) < 0) return; /* the write cannot fail, because the counter is 0 */
     *q->last = c;
     q->last = &c->next;
     pthread_cond_broadcast(&q->changed);
@@ -156,7 +156,7 @@ void capi_end(capi_request *r, const evenkeel_event *e)
     pthread_mutex_lock(&q->lock);
     append(q, c);
     q->n_live--;
-    pthread_mutex_unlock(&q->lock); /* from here on the queue may be gone */
+    pthread_mutex_unlock(&q->lock); /* from here on the queue may no longer exist */
 }
 
 /* --- out --- */

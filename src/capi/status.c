@@ -55,7 +55,7 @@ evenkeel_event capi_error(ek_err err, const char *text)
 void capi_signals_off(sigset_t *before)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,
-                              SIGTRAP, SIGSYS, SIGABRT}; /* of the thread that did it */
+                              SIGTRAP, SIGSYS, SIGABRT}; /* the signals that go to the thread that caused them */
     sigset_t all;
     sigfillset(&all);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);

@@ -57,7 +57,7 @@ void ek_thought_start(ek_thought *t, const ek_marks *marks, int max, const int32
     const int32_t *id = marks->id;
     *t = (ek_thought){.open = id[EK_MARK_CHANNEL_OPEN], .close = id[EK_MARK_CHANNEL_CLOSE], .max = max};
     if (t->open < 0 || t->close < 0) t->max = 0;
-    for (size_t i = n; t->max > 0 && i > 0; i--) { /* the prompt may leave its channel open */
+    for (size_t i = n; t->max > 0 && i > 0; i--) { /* the prompt may have opened the thought's channel */
         if (prompt[i - 1] == t->close || prompt[i - 1] == id[EK_MARK_TURN_OPEN]) return;
         t->inside = prompt[i - 1] == t->open;
         if (t->inside) return;
@@ -113,7 +113,7 @@ int ek_thought_peek(const ek_thought *t, const int32_t *draft, int n_draft, bool
     ek_thought ahead = *t;
     for (int i = 0; t->max > 0 && i <= n_draft; i++) {
         bool spent = ahead.n >= ahead.max;
-        if (spent && ahead.inside) return -1; /* whether the closing marker may come is the row's to say */
+        if (spent && ahead.inside) return -1; /* the row of logits decides whether the closing marker may come */
         if (spent) all[i] = false;
         if (i == n_draft) break;
         if (spent && draft[i] == ahead.open) return i;

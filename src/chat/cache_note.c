@@ -2,7 +2,8 @@
 
 enum { BEFORE = 6, AFTER = 10 }; /* tokens around the place */
 
-/* Bytes of tokens [from, to) as a quoted line: what is not printable ASCII as \xNN, so that no two are alike. */
+/* Writes tokens [from, to) as a quoted line. Bytes that are not printable ASCII become \xNN, so that different tokens
+ * never look alike. */
 static void quote(ek_buf *out, const ek_tokenizer *t, const int32_t *token, int from, int to)
 {
     ek_buf_char(out, '"');

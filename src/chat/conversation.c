@@ -65,13 +65,13 @@ void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *
     for (int i = 0; i < a->n_calls; i++) {
         const ek_answer_call *call = &a->calls[i];
         char id[32];
-        if (call->closing.len) break; /* cut off: it was never made */
+        if (call->closing.len) break; /* the call was cut off, so it was never made */
         ek_call_id(id, "call_", request, i);
         ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
         ek_buf_str(&b->id, id);
         ek_buf_str(&b->name, call->name);
         const ek_err err = ek_json_read(&b->value, ek_buf_text(&call->args), call->args.len, 0);
-        EK_ASSERT(err == EK_OK); /* ek_reply promises a JSON object */
+        EK_ASSERT(err == EK_OK); /* ek_reply guarantees a JSON object */
     }
 }
 
@@ -95,8 +95,8 @@ void ek_message_fini(ek_message *m)
     *m = (ek_message){0};
 }
 
-/* Bytes of the template's own text, with the offsets of its control tokens: around a message or block, around a text or
- * a key, and for a number or a word. */
+/* Bytes of the template's own text, counted with the offsets of its control tokens: around a message or block, around a
+ * text or a key, and for a number or a word. */
 enum { MARKUP = 64, QUOTES = 24, SCALAR = 8 };
 
 static size_t value_bytes(const json_t *v)

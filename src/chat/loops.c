@@ -14,7 +14,7 @@ static int add_bytes(const char *bytes, size_t n, void *hash)
     return 0;
 }
 
-/* The same for the same values: jansson writes pieces of the same bounds then, member by member. */
+/* Equal values give equal numbers, because jansson then writes pieces of equal bounds, member by member. */
 static uint64_t number_of(const char *name, size_t n_name, const json_t *value, const char *text, size_t n)
 {
     uint64_t h = ek_hash64(1, name, n_name);
@@ -23,7 +23,7 @@ static uint64_t number_of(const char *name, size_t n_name, const json_t *value, 
     return h;
 }
 
-/* Arguments as text: by their value, where they are JSON. */
+/* For arguments as text. If the text is JSON, its value counts. */
 static uint64_t number_of_text(const char *name, size_t n_name, const char *text, size_t n)
 {
     json_t *value;
@@ -78,7 +78,7 @@ int ek_loops_token(ek_loops *l, int32_t token)
     return found;
 }
 
-/* How many of the sorted numbers are h. */
+/* The number of occurrences of h among the sorted numbers. */
 static int count(const ek_past_calls *past, uint64_t h)
 {
     int low = 0, high = past->n;

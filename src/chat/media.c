@@ -32,7 +32,7 @@ const char *ek_chat_media_words(const ek_chat_media *media)
 
 /* --- the files of a prompt --- */
 
-/* Of each number: its file and kind. The caller frees the list. */
+/* The file and kind for each number. The caller frees the list. */
 static ek_run *list_files(const ek_conversation *c)
 {
     ek_run *all = ek_alloc((size_t)(c->n_files + 1) * sizeof *all);
@@ -55,7 +55,7 @@ static ek_err check_taken(const ek_run *r, const ek_chat_media *media)
                    sound ? "ears (audio tower)" : "eyes (vision tower)", ek_chat_media_words(media));
 }
 
-/* Which one of its kind: "image 2". */
+/* Names the content by its kind: "image 2". */
 static ek_err name_it(ek_err err, const ek_runs *runs, int i)
 {
     int n = 1;
@@ -162,7 +162,7 @@ ek_err ek_runs_expand(ek_ids *ids, int *first, const ek_runs *runs, const ek_med
         to = add_run(to, r, marks);
         n++;
     }
-    if (n < runs->n) { /* nothing was written beyond what there is room for: each that is missing would take more */
+    if (n < runs->n) { /* nothing was written beyond the room; each missing one would need more */
         ek_ids_fini(&out);
         return ek_fail(EK_EUNSUPPORTED, "the tokenizer of this model has no token for an %s",
                        ek_part_name(runs->at[n].kind));
@@ -197,10 +197,10 @@ typedef struct reading {
     ek_media *made[EK_MEDIA_MAX_FRAMES];
     double seconds[EK_MEDIA_MAX_FRAMES];
     int n;
-    bool refused; /* by take, whose error is no fault of the video's */
+    bool refused; /* set by take; its error is not the video's fault */
 } reading;
 
-/* A frame as it comes, and all of them as they stay. */
+/* Counts a frame as it arrives, and all frames as they are kept. */
 static ek_err count_memory(void *arg, const ek_video_info *info, int n)
 {
     reading *r = arg;

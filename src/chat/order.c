@@ -5,17 +5,17 @@
 #include "base/alloc.h"
 #include "text/utf8.h"
 
-/* A block in its place. */
+/* A block with its position. */
 typedef struct ref {
     int message, block; /* block -1: the message has none */
     int call;           /* -1 */
-    int group;          /* of calls; -1: what stands between groups */
+    int group;          /* the group of a call; -1: the block stands between groups */
 } ref;
 
-/* Calls of one message without anything visible between them. */
+/* Calls of one message with no visible block between them. */
 typedef struct group {
     int from, to; /* refs */
-    int end;      /* the message of the last result, or of their own; -1: none of them has a result */
+    int end;      /* the message of the calls' last result, or else of the calls; -1: no call has a result */
 } group;
 
 typedef struct run {
@@ -24,8 +24,8 @@ typedef struct run {
     ek_steps *out;
     ref *refs;
     group *groups;
-    int n_refs, n_groups, cap_groups, last_answered; /* last_answered: the last group with results; -1 */
-    /* The groups whose place is not settled: one, or several of which one has results. */
+    int n_refs, n_groups, cap_groups, last_answered; /* last_answered: the last group with results; -1: none */
+    /* The groups whose place is not decided: one group, or several groups of which one has results. */
     int held_from, held_to, end;
 } run;
 
@@ -39,7 +39,7 @@ bool ek_block_shows(const ek_block *b)
     return n > 0;
 }
 
-/* Whether the block is between the calls before and after it. */
+/* Whether the block separates the calls before it from the calls after it. */
 static bool separates(const ek_block *b)
 {
     return b->kind == EK_BLOCK_REASONING || ek_block_shows(b);
@@ -91,7 +91,8 @@ static ek_step *put(run *r, const ref *f)
     return &s->at[s->n++];
 }
 
-/* What stands in refs[from..to), up to the first one of message end. Returns where it stopped. */
+/* Writes the blocks between groups in refs[from..to), up to the first block of message end. Returns the position after
+ * them. */
 static int put_between(run *r, int from, int to, int end)
 {
     while (from < to && r->refs[from].message < end) put(r, &r->refs[from++]);
@@ -117,7 +118,7 @@ static void close_groups(run *r)
     r->end = -1;
 }
 
-/* What stands in refs[from..to) is between the held groups and the group next, or the end of the run (n_groups). */
+/* Settles the held groups. refs[from..to) stand between them and the group next, or the end of the run (n_groups). */
 static void settle(run *r, int from, int to, int next)
 {
     enum { EVERYTHING = INT32_MAX };

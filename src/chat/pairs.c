@@ -6,15 +6,15 @@
 #include "base/alloc.h"
 #include "text/json/json.h"
 
-/* A call or a result, while they are matched by key. */
+/* A call or a result, while calls and results are matched by key. */
 typedef struct item {
     const ek_buf *key;
-    int order;   /* of calls and results together */
+    int order;   /* the order of calls and results together */
     int call;    /* its index; -1: a result */
     int message; /* it stands in */
 } item;
 
-/* Open calls of one message: items[from..to) of the calls of one key. */
+/* The open calls of one message: calls of one key in items[from..to). */
 typedef struct open_calls {
     int from, to;
 } open_calls;
@@ -22,10 +22,10 @@ typedef struct open_calls {
 typedef struct matcher {
     ek_pairs *p;
     const ek_conversation *c;
-    int *call_of; /* of each message: the call that it answers; -1 */
+    int *call_of; /* for each message: the call that it answers; -1: none */
     item *items;  /* of one pass */
     int n;
-    open_calls *stack; /* the nearest message last */
+    open_calls *stack; /* a stack; the nearest message is on top */
     int depth;
 } matcher;
 
@@ -34,8 +34,8 @@ static bool is_open(const matcher *m, int call)
     return m->p->calls[call].first < 0;
 }
 
-/* Results are given in any order of passes; they are linked in their own order at the end. Until then first says that
- * there is one. */
+/* The passes find results in any order. They are linked in their own order at the end. Until then `first` only says
+ * that there is a result. */
 static void give(matcher *m, const item *result, int call)
 {
     m->call_of[result->message] = call;
@@ -55,7 +55,7 @@ static bool same_key(const item *a, const item *b)
     return a->key->len == b->key->len && (a->key->len == 0 || !memcmp(a->key->data, b->key->data, a->key->len));
 }
 
-/* The open call that comes next of the nearest message; -1. */
+/* The next open call of the nearest message; -1: none. */
 static int take_open(matcher *m)
 {
     while (m->depth > 0) {
@@ -74,7 +74,8 @@ static void push_open(matcher *m, int i, int first)
     else m->stack[m->depth++] = (open_calls){i, i + 1};
 }
 
-/* items[from..to) have one key: calls that stand before. again: a call may have several results. */
+/* items[from..to) have one key. Each result is matched with a call before it. again: a call may have several
+ * results. */
 static void match_before(matcher *m, int from, int to, bool again)
 {
     int last = -1;
@@ -92,7 +93,7 @@ static void match_before(matcher *m, int from, int to, bool again)
     }
 }
 
-/* Results that found no call before them: the nearest open one behind. */
+/* A result without a call before it gets the nearest open call after it. */
 static void match_behind(matcher *m, int from, int to)
 {
     m->depth = 0;
@@ -116,10 +117,10 @@ static void link_same(matcher *m, int from, int to)
     }
 }
 
-/* What a pass looks at: of calls and results that are still without each other. */
+/* The calls and results that a pass matches. All are still without a partner. */
 typedef struct pass {
     bool with_id, without_id; /* calls */
-    bool id, name;            /* results have it, and it is the key */
+    bool id, name;            /* the members that results have; they are the key */
 } pass;
 
 static const ek_buf none = {0};
@@ -168,7 +169,7 @@ static ek_err without_call(const ek_message *m)
     return err;
 }
 
-/* From the last message to the first, so that each list ascends. */
+/* Goes from the last message to the first, so that each list ascends. */
 static ek_err link_results(matcher *m)
 {
     ek_pairs *p = m->p;
@@ -186,7 +187,7 @@ static ek_err link_results(matcher *m)
     return EK_OK;
 }
 
-/* Of a tool's message the template has the result alone, so a call there is none. */
+/* For a tool's message, the template uses only the result, so a call there does not count. */
 static bool is_call(const ek_message *m, int block)
 {
     return m->role != EK_ROLE_TOOL && m->blocks[block].kind == EK_BLOCK_CALL;
@@ -213,7 +214,7 @@ ek_err ek_pairs_make(ek_pairs *p, const ek_conversation *c)
         {.with_id = true, .id = true},
         {.with_id = true, .without_id = true, .name = true}, /* results without an id */
         {.with_id = true, .without_id = true},
-        {.without_id = true}, /* results whose id no call has */
+        {.without_id = true}, /* results with an id that no call has */
     };
     int n_results = 0;
     for (int i = 0; i < c->n_messages; i++) n_results += c->messages[i].role == EK_ROLE_TOOL;

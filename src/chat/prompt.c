@@ -17,7 +17,7 @@ static ek_err open_tokenizer(ek_tokenizer **out, ek_source *from)
     return err ? ek_fail_in(err, "%s", t.name) : EK_OK;
 }
 
-/* After ENOTFOUND: a drafter has no tokenizer, and its refusal is the better reason. Otherwise tries once more. */
+/* For ENOTFOUND. A drafter has no tokenizer, so the reason of its refusal is better. Otherwise tries again. */
 static ek_err open_again(ek_tokenizer **out, ek_source *from, const char *path)
 {
     ek_config *c = ek_alloc(sizeof *c);
@@ -113,10 +113,10 @@ size_t ek_prompt_max_text(const ek_chat_model *m, const ek_prompt_opts *opts)
 }
 
 enum {
-    RENDERED = 3,        /* bytes per byte of text: the rendered one, twice while it grows */
-    COUNTING = 16 << 20, /* bytes that counting takes; with pieces of SMALL_PIECE bytes next to nothing */
+    RENDERED = 3,        /* bytes per byte of text: the rendered text, twice while it grows */
+    COUNTING = 16 << 20, /* bytes that counting needs; pieces of SMALL_PIECE bytes need very little */
     SMALL_PIECE = 4 << 10,
-    SAMPLE = 256 << 10 /* bytes that an estimate is made from */
+    SAMPLE = 256 << 10 /* bytes on which an estimate is based */
 };
 
 /* --- a prompt that does not fit --- */
@@ -135,7 +135,7 @@ static ek_err too_long(size_t n, int ctx_tokens, bool exact)
                    exact ? "" : " (the first number is an estimate)");
 }
 
-/* n of count->bytes, as there are in all bytes. */
+/* The part of n for `bytes` bytes, if n is the number for count->bytes. */
 static size_t scaled(const ek_count *count, size_t bytes)
 {
     return count->bytes ? (size_t)((double)count->ids * (double)bytes / (double)count->bytes) : bytes / 4;
@@ -157,7 +157,7 @@ ek_err ek_prompt_too_long(const ek_chat_model *m, const char *text, size_t n, co
     return too_long(before + (count.bytes < n ? scaled(&count, n) : count.ids), opts->ctx_tokens, count.exact);
 }
 
-/* From the beginning of the text, which p holds, and the length of what it was rendered from. */
+/* Estimates the number of tokens from the beginning of the text, in p, and from the length of the template's input. */
 static ek_err estimate(const ek_chat_model *m, const ek_prompt *p, size_t bytes, int ctx_tokens)
 {
     ek_count count = {.piece = SMALL_PIECE};
@@ -168,7 +168,7 @@ static ek_err estimate(const ek_chat_model *m, const ek_prompt *p, size_t bytes,
 
 /* --- prompts --- */
 
-/* max_bytes: of the text, 0: no limit. ETOOLONG beyond. */
+/* max_bytes: the limit of the text; 0: none. ETOOLONG for a longer text. */
 static ek_err render(ek_prompt *out, const ek_chat_model *m, const json_t *messages, const json_t *tools, bool thinking,
                      const ek_prompt_opts *opts, size_t max_bytes)
 {
@@ -183,7 +183,7 @@ static ek_err render(ek_prompt *out, const ek_chat_model *m, const json_t *messa
     return ek_chat_render(out, messages, tools, &o);
 }
 
-/* The whole text of a prompt, of which p has so much that it does not fit. Counts it, or says about how long it is. */
+/* Counts the tokens of a whole prompt, or estimates their number. p holds a beginning of its text that does not fit. */
 static ek_err count_all(ek_prompt *p, const ek_chat_model *m, json_t *messages, const json_t *tools, bool thinking,
                         size_t bytes, const ek_prompt_opts *opts)
 {
@@ -197,7 +197,8 @@ static ek_err count_all(ek_prompt *p, const ek_chat_model *m, json_t *messages, 
     return err ? err : ek_prompt_too_long(m, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, 0, opts);
 }
 
-/* Its length is known if it is at most max, where encoding stopped. more: tokens that come on top. */
+/* Encodes p. The number of tokens is known if it is at most max, at which encoding stops. more: further tokens of the
+ * prompt. */
 static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, const ek_prompt *p, size_t more,
                      const ek_prompt_opts *opts)
 {
@@ -208,7 +209,8 @@ static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, const ek_promp
     return ek_prompt_too_long(m, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, more, opts);
 }
 
-/* Pictures and sounds, one after the other: what is counted for each while it is decoded is more than it is then. */
+/* Decodes pictures and sounds one after the other, because the memory counted during decoding is larger than
+ * afterwards. */
 static ek_err decode(ek_turn_prompt *out, const ek_chat_model *m, const ek_runs *runs, const int *first,
                      const ek_prompt_opts *opts)
 {

@@ -17,14 +17,14 @@ static const json_t *calls_of(const json_t *message)
     return is_tool(message) ? NULL : ek_json_get(message, "tool_calls");
 }
 
-/* Of other kinds no known client has ids, and the template compares them by value. */
+/* Known clients use only ids of this kind, and the template compares ids by value. */
 static bool has_plain_id(const json_t *call)
 {
     const json_t *id = ek_json_get(call, "id");
     return json_is_object(call) && (!id || json_is_null(id) || json_is_string(id));
 }
 
-/* Two calls of one id, or two without. */
+/* Whether two calls have one id, or two have none. */
 static bool share_ids(const json_t *calls)
 {
     const size_t n = json_array_size(calls);
@@ -46,7 +46,7 @@ static void take_text(ek_buf *out, const json_t *v)
     if (json_is_string(v)) ek_buf_add(out, json_string_value(v), json_string_length(v));
 }
 
-/* The calls and the results alone. */
+/* Reads only the calls and the results. */
 static void read_messages(ek_conversation *c, const json_t *messages)
 {
     for (size_t i = 0; i < json_array_size(messages); i++) {
@@ -69,7 +69,7 @@ static void set_id(json_t *object, const char *key, int call)
     json_object_set_new_nocheck(object, key, json_string_nocheck(id));
 }
 
-/* Calls of message i, and their results wherever they stand. */
+/* Gives ids to the calls of message i, and to their results in any message. */
 static void set_ids(json_t *messages, size_t i, const ek_pairs *p)
 {
     const json_t *calls = calls_of(json_array_get(messages, i));

@@ -24,15 +24,15 @@ static void append_to(json_t *object, const char *key, json_t *value)
     json_array_append_new(list, value);
 }
 
-/* One message for the template, while blocks are added to it. */
+/* Builds the messages for the template, adding blocks to one message at a time. */
 typedef struct writer {
     json_t *list;                   /* all messages */
     json_t *at;                     /* borrowed from list */
-    const ek_message *from, *first; /* the message being written, the first of the conversation */
+    const ek_message *from, *first; /* from: the message being written; first: the first message of the conversation */
     bool calls, visible;            /* already in at */
     const ek_pairs *pairs;
-    int *slot;  /* of each call: the message of the template that it went into; -1 */
-    int *group; /* the calls of at whose results follow it */
+    int *slot;  /* for each call: the template's message that contains it; -1: none */
+    int *group; /* the calls in `at`, which their results follow */
     int n_group;
 } writer;
 
@@ -45,7 +45,7 @@ static void open_message(writer *w)
     json_array_append_new(w->list, w->at);
 }
 
-/* What the template would write before what is already there begins a message of its own. */
+/* Begins a new message for a block that the template would otherwise write before the present ones. */
 static void keep_order(writer *w, const ek_block *b)
 {
     if (w->from->role != EK_ROLE_ASSISTANT) return;
@@ -56,7 +56,7 @@ static void keep_order(writer *w, const ek_block *b)
     if (late_text || late_call || late_thought) open_message(w);
 }
 
-/* Makes the content a list; a text that is there already becomes its first part. */
+/* Makes the content a list. An existing text becomes its first part. */
 static void make_parts(writer *w)
 {
     json_t *content = json_object_get(w->at, "content");
@@ -150,8 +150,8 @@ static void put_block(writer *w, const ek_block *b)
     }
 }
 
-/* A documented convenience: <|think|> at the start of the system text asks for thinking. Gives the
- * text behind it, stripped. */
+/* A documented convenience: <|think|> at the start of the system text asks for thinking. Returns the text after it,
+ * stripped. */
 static bool after_think_mark(const ek_message *m, const char **s, size_t *n)
 {
     static const char mark[] = "<|think|>";
@@ -197,7 +197,7 @@ static bool in_slot(const writer *w, int call, int slot)
     return call >= 0 && w->slot[call] == slot;
 }
 
-/* Does the id say which call of its message it is? The template takes the last one that fits. */
+/* Whether the id names one call of its message. If several calls have it, the template takes the last one. */
 static bool is_clear(const writer *w, int call)
 {
     const ek_pair_call *k = &w->pairs->calls[call];
@@ -207,7 +207,8 @@ static bool is_clear(const writer *w, int call)
     return n_without < 2;
 }
 
-/* A message of its own. Where the id is not clear it has one that no call has, and the name of its function. */
+/* Adds a separate message. If the id is not clear, the message gets an id that no call has, and the name of its
+ * function. */
 static void put_result_message(writer *w, const ek_message *m, int call)
 {
     const ek_block *b = w->pairs->calls[call].block;
@@ -221,8 +222,8 @@ static void put_result_message(writer *w, const ek_message *m, int call)
     for (int i = 0; i < m->n_blocks; i++) put_block(w, &m->blocks[i]);
 }
 
-/* Adds to the results in the message of the call itself, because the template then looks at no others. Parts that are
- * no text follow all of them, as in the template. */
+/* Adds the result to the list in the call's own message, because the template then ignores other messages with results.
+ * Parts that are not text follow all results, as in the template. */
 static void put_own_result(writer *w, json_t *list, const ek_message *m, const ek_block *call)
 {
     json_t *result = json_object();
@@ -248,7 +249,7 @@ static int by_message(const void *a, const void *b)
     return x->message - y->message;
 }
 
-/* The results of the calls of this message, in the order in which they came. */
+/* The results of the calls of this message, in the order of their arrival. */
 static void put_results(writer *w, const ek_conversation *c)
 {
     const ek_pairs *p = w->pairs;
@@ -268,10 +269,10 @@ static void put_results(writer *w, const ek_conversation *c)
     }
     free(all);
     w->n_group = 0;
-    if (n > 0) w->at = NULL; /* whatever follows is a message of its own */
+    if (n > 0) w->at = NULL; /* the next block begins a new message */
 }
 
-/* Of the message being written: its results follow it. */
+/* Notes a call of the message being written, because its results follow that message. */
 static void note_call(writer *w, int call)
 {
     w->slot[call] = (int)json_array_size(w->list);
@@ -293,7 +294,7 @@ static void put_step(writer *w, const ek_conversation *c, const ek_step *s)
     if (s->closes) put_results(w, c);
 }
 
-/* From another role than the assistant, which may also have made calls. */
+/* For roles other than assistant, which may also have made calls. */
 static void put_other(writer *w, const ek_conversation *c, int message, bool *think_mark)
 {
     const ek_pairs *p = w->pairs;

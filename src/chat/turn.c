@@ -74,8 +74,8 @@ static void on_reply(void *arg, const ek_reply_event *e)
     ek_turn *t = arg;
     if (t->stop_hit) return;
     if (e->kind != EK_REPLY_CONTENT) {
-        if (e->kind == EK_REPLY_CALL_START) emit_held(t); /* the text before it stays before it */
-        if (e->kind == EK_REPLY_REASONING && t->fed == 0) t->result.n_logprobs = 0; /* its header looked like text */
+        if (e->kind == EK_REPLY_CALL_START) emit_held(t); /* the text before the call stays before it */
+        if (e->kind == EK_REPLY_REASONING && t->fed == 0) t->result.n_logprobs = 0; /* its header was like text */
         release(t);
         emit(t, e);
         return;
@@ -83,7 +83,7 @@ static void on_reply(void *arg, const ek_reply_event *e)
     on_content(t, e->text, e->n);
 }
 
-/* Gives out what was held back. */
+/* Releases the held text. */
 static void flush(ek_turn *t, bool truncated)
 {
     if (t->opts.plain) {
@@ -97,7 +97,7 @@ static void flush(ek_turn *t, bool truncated)
     emit_held(t);
 }
 
-/* --- open and close --- */
+/* --- opening and closing --- */
 
 void ek_turn_take_resumed(ek_turn *t, const ek_turn_resumed *r)
 {
@@ -191,7 +191,7 @@ ek_record ek_turn_take_record(ek_turn *t)
 
 bool ek_turn_live(const ek_turn *t)
 {
-    return t->live || t->follower.pending; /* live while it follows: pending is its own */
+    return t->live || t->follower.pending; /* after the turn becomes live, pending belongs to the turn */
 }
 
 void ek_turn_cancel(ek_turn *t)
@@ -214,9 +214,9 @@ void ek_turn_abandon(ek_turn *t)
     ek_turn_cancel(t);
 }
 
-/* --- and back --- */
+/* --- the engine's news --- */
 
-/* Tokens of a plain reply that are written are content. */
+/* Tokens of a plain reply are content. */
 static ek_token_kind feed_plain(ek_turn *t, int32_t token)
 {
     size_t n;
@@ -249,7 +249,7 @@ static void feed_token(ek_turn *t, const ek_turn_news *news)
         ek_ids_add(&t->result.tokens, news->token);
         ek_buf_add(&t->result.roots, &news->root, sizeof news->root);
     }
-    /* A stop token says only that it stops; the configuration may add some that have a text. */
+    /* A stop token only ends the reply. The configuration may add stop tokens that have a text. */
     if (news->finish == EK_FINISH_STOP) return;
     const int period = ek_loops_token(&t->loops, news->token);
     if (period > 0) note_loop(t, EK_LOOP_OF_TOKENS, period);
@@ -262,7 +262,7 @@ static void feed_token(ek_turn *t, const ek_turn_news *news)
     release(t);
 }
 
-/* A reply that ended by itself has ended, unless it asks for the call once more. */
+/* A reply that has ended by itself stays ended, unless it asks for the same call once more. */
 static void end_loop(ek_turn *t)
 {
     ek_turn_result *r = &t->result;
@@ -287,7 +287,7 @@ static void set_end(ek_turn *t, ek_finish finish)
     if (t->opts.stop_loops && r->loop != EK_LOOP_NONE) end_loop(t);
 }
 
-/* What of the prompt came from caches: for a reply that goes on, when it began. */
+/* Prompt tokens from caches. A resumed reply has the numbers from its beginning. */
 static void note_cached(ek_turn *t, const ek_turn_news *news)
 {
     ek_turn_result *r = &t->result;
@@ -321,7 +321,7 @@ bool ek_turn_replay(ek_turn *t)
     return false;
 }
 
-/* Whether the turn goes on as the one before it did, by the last token that is known of that. */
+/* Whether the turn continues like the turn before it, as far as its last known token shows. */
 static bool goes_on(ek_turn *t, const ek_turn_news *news)
 {
     size_t last = t->resumed.len - 1;
@@ -337,13 +337,13 @@ static bool goes_on(ek_turn *t, const ek_turn_news *news)
     return false;
 }
 
-/* No token may follow: the mask allowed none after stored tokens, as it may after the model's own. */
+/* No token may follow: the mask allows none after the stored tokens, as it may also do after the model's own. */
 static bool is_refused(const ek_turn_news *news)
 {
     return news->finish == EK_FINISH_ERROR && news->err == EK_EINVAL;
 }
 
-/* At the first news behind a stored reply that was read again: nothing of that is out yet. */
+/* At the first news after a stored reply that was computed again; nothing of it has been sent yet. */
 static bool is_as_stored(const ek_turn *t, const ek_turn_news *news)
 {
     if (!t->checks || t->n_replayed > 0 || t->result.n_tokens > 0) return true;
@@ -351,8 +351,8 @@ static bool is_as_stored(const ek_turn *t, const ek_turn_news *news)
            (news->token < 0 || news->token == t->resumed.data[t->resumed.len - 1]);
 }
 
-/* The store was wrong: its reply goes, and this one is computed from the prompt on, once the request that found it out
- * has ended. */
+/* The stored reply was wrong, so it is dropped. Once the request that found the error has ended, this reply is computed
+ * from the prompt on. */
 static void restart(ek_turn *t)
 {
     ek_replies_wrong(t->stored.replies, t->stored.found, "it was read again");

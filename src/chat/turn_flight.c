@@ -1,11 +1,11 @@
-/* A turn whose reply another turn computes (replies/flight.h): it takes that turn's tokens as they arrive, and computes
- * the rest itself if that turn ends earlier. */
+/* A turn whose reply another turn computes (replies/flight.h). It takes that turn's tokens as they arrive. If that turn
+ * ends earlier, it computes the rest itself. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "chat/turn_state.h"
 
-/* On the leader's engine thread: nothing but news. */
+/* Runs on the leader's engine thread, so it only sends news. */
 static void wake(void *arg)
 {
     const ek_turn *t = arg;
@@ -27,7 +27,7 @@ bool ek_turn_share(ek_turn *t, const ek_turn_prompt *prompt)
     t->shared_once = true;
     t->follower = (ek_flight_follower){.wake = wake, .arg = t};
     t->limit = ek_turn_limit(t);
-    if (t->limit < 1) return false; /* the engine says what is wrong */
+    if (t->limit < 1) return false; /* the engine reports the error */
     ek_flight *f = ek_flight_join(ek_replies_flights(t->stored.replies), &t->stored.key, t->opts.logprobs, &t->follower,
                                   &leads);
     if (!f) return false;
@@ -48,7 +48,7 @@ void ek_turn_unfollow(ek_turn *t)
     t->following = NULL;
 }
 
-/* Whether its own end is among the tokens that are there. */
+/* Whether the turn's own end is among the present tokens. */
 static bool ends_there(const ek_turn *t)
 {
     int32_t token;

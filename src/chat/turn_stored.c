@@ -45,7 +45,7 @@ void ek_turn_nearest(ek_buf *out, const ek_replies *r, const ek_chat_model *m, c
     free(bias);
 }
 
-/* --- from the store --- */
+/* --- tokens from the store --- */
 
 static void ignore(void *arg, const ek_reply_event *e)
 {
@@ -79,8 +79,8 @@ static ek_turn_news news_of(const ek_turn *t, int i)
     return news_at(t, i, ek_reply_record_token(t->stored.found, i));
 }
 
-/* How many of n stored tokens the reply has where it ends among them, by a stop string, a call that was enough, or as
- * below; 0: it does not. */
+/* The number of the n stored tokens after which the reply ends: by a stop string, by a call that was enough, or by
+ * ends_by_tokens; 0: it does not end. */
 static int ends_within(const ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts, int n)
 {
     ek_turn *dry;
@@ -90,7 +90,7 @@ static int ends_within(const ek_turn *t, const ek_turn_prompt *prompt, const ek_
     o.max_thinking = 0;
     o.record = EK_RECORD_NONE;
     o.logprobs = o.prompt_logprobs = o.digest = o.receipt = false;
-    if (ek_turn_open(&dry, t->model, prompt, &o, ignore, NULL)) return 0; /* t was opened with the same */
+    if (ek_turn_open(&dry, t->model, prompt, &o, ignore, NULL)) return 0; /* t was opened with the same options */
     for (int i = 0; i < n && dry->result.end == EK_END_NONE; i++) {
         const ek_turn_news news = news_of(t, i);
         ek_turn_feed(dry, &news);
@@ -134,7 +134,7 @@ static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *o
     /* No record has roots of rows. */
     const int complete = opts->receipt ? 0 : opts->logprobs ? ek_reply_record_n_probs(found) : n;
     t->limit = ek_turn_limit(t);
-    if (t->limit < 1) return; /* the engine says what is wrong */
+    if (t->limit < 1) return; /* the engine reports the error */
     int end = ends_by_tokens(t);
     if (!end || complete < end) {
         const int sooner = ends_within(t, prompt, opts, end ? end : n);
@@ -184,7 +184,7 @@ int ek_turn_stored_tokens(const ek_turn *t)
     return t->n_out;
 }
 
-/* Of a reply that another turn computes: nothing of it was for this one to compute. */
+/* The reply is computed by another turn, so this turn computed none of it. */
 static void next_of_flight(ek_turn *t, ek_turn_news *news)
 {
     int32_t token;
@@ -206,7 +206,7 @@ static void next_of_flight(ek_turn *t, ek_turn_news *news)
 bool ek_turn_next_stored(ek_turn *t, ek_turn_news *news)
 {
     const ek_reply_record *found = t->stored.found;
-    const bool all = t->outcome == EK_REPLY_HIT; /* else the prompt is still to be computed */
+    const bool all = t->outcome == EK_REPLY_HIT; /* otherwise the prompt still has to be computed */
     if (!ek_turn_has_stored(t)) return false;
     if (t->following) {
         next_of_flight(t, news);
@@ -223,7 +223,7 @@ bool ek_turn_next_stored(ek_turn *t, ek_turn_news *news)
     return true;
 }
 
-/* --- to the store --- */
+/* --- tokens to the store --- */
 
 void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logprobs *probs)
 {
@@ -247,5 +247,5 @@ void ek_turn_keep_end(ek_turn *t, ek_finish finish)
     t->leading = NULL;
     pthread_mutex_unlock(&t->keeping);
     if (r) ek_replies_put(t->stored.replies, t->stored.owner, r);
-    if (flight) ek_flight_land(flight); /* behind the store: whoever comes now finds it there */
+    if (flight) ek_flight_land(flight); /* after the store, so that a later turn finds the reply there */
 }

@@ -9,13 +9,13 @@
 #include "chat/turn.h"
 #include "chat/turn_state.h"
 
-/* On the engine's thread, whose pool has nothing else to do between two steps. */
+/* Runs on the engine's thread. Its pool has no other work between two steps. */
 static void put_root(const ek_turn *t, ek_hash *out, const float *logits)
 {
     ek_row_root(out, logits, t->n_vocab, ek_model_pool(ek_engine_model(t->engine)));
 }
 
-/* With as many likely ones as the store keeps, so that it has them for whoever asks for more. */
+/* Computes as many likely tokens as the store keeps, because later requests may ask for more. */
 static void make_logprobs(ek_logprobs *out, const ek_turn *t, const float *logits, int32_t token)
 {
     const int all = t->n_vocab < EK_LOGPROBS_MAX ? t->n_vocab : EK_LOGPROBS_MAX;
@@ -29,7 +29,7 @@ static ek_logprobs as_asked(const ek_logprobs *all, const ek_turn *t)
     return p;
 }
 
-/* A row that a token of the reply was sampled from before this turn, computed again. */
+/* A row from which a token of the reply was sampled before this turn. It is computed again. */
 static void on_resumed_logits(ek_turn *t, int i, const float *logits)
 {
     if ((size_t)i + 1 >= t->resumed.len) return; /* this row gives the next token */
@@ -46,8 +46,7 @@ static void on_resumed_logits(ek_turn *t, int i, const float *logits)
     ek_turn_keep_token(t, t->resumed.data[i], row, t->resumed_logprobs ? &all : NULL);
 }
 
-/* Runs on the engine's thread, inside a step, before the first event. The row of a position is about the token
- * behind it. */
+/* Runs on the engine's thread, inside a step, before the first event. The row at a position is about the next token. */
 static void on_prompt_logits(void *user, int pos, const float *logits)
 {
     ek_turn *t = user;
@@ -87,7 +86,7 @@ static void on_engine_event(void *arg, const ek_event *e)
     t->post(t->post_arg, &news);
 }
 
-/* On the engine's thread too. */
+/* Also runs on the engine's thread. */
 static void on_cache(void *user, const ek_cache_report *r)
 {
     const ek_turn *t = user;
@@ -97,8 +96,8 @@ static void on_cache(void *user, const ek_cache_report *r)
     ek_buf_fini(&line);
 }
 
-/* Tokens of the reply that the engine gets after the prompt: those of a resumed reply except its last one, or the
- * stored ones. */
+/* The number of reply tokens that the engine gets after the prompt: those of a resumed reply except its last one, or
+ * the stored ones. */
 static int n_replied(const ek_turn *t)
 {
     return t->resumed.len ? (int)t->resumed.len - 1 : t->n_stored;
@@ -127,7 +126,7 @@ ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, e
     return s;
 }
 
-/* The rows of the tokens that the store gave go into the digest, and into what is stored next. */
+/* Adds the rows of the stored tokens to the digest, and to the data that is stored next. */
 static void begin_behind_stored(ek_turn *t)
 {
     for (int i = 0; i < t->n_stored; i++)
@@ -167,10 +166,10 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     t->post = post;
     t->post_arg = arg;
     t->user = user;
-    t->live = t->outcome != EK_REPLY_HIT; /* before the first news can come */
+    t->live = t->outcome != EK_REPLY_HIT; /* set before the first news can arrive */
     if (t->live) begin_behind_stored(t);
     if (t->checks) ek_turn_keep_prompt(t, prompt);
-    const bool takes_over = t->shared_once; /* its record has begun */
+    const bool takes_over = t->shared_once; /* the record of the reply has begun */
     const bool shares = ek_turn_share(t, prompt);
     ek_mask mask = ek_bounds_mask(&t->bounds);
     ek_request_opts r = {

@@ -43,7 +43,7 @@ typedef struct job {
     ek_outdir *to;
 } job;
 
-/* ------------------------------------------------------------------ what is wanted */
+/* --- the wanted output --- */
 
 static bool ends_in(const char *s, const char *with)
 {
@@ -77,7 +77,7 @@ ek_err ek_convert_check(const ek_convert_opts *o)
     return choose(o, &form, &target);
 }
 
-/* ------------------------------------------------------------------ what there is */
+/* --- the source --- */
 
 static ek_err read_template(job *j, const char *dir)
 {
@@ -126,7 +126,7 @@ static ek_err read_source(job *j)
     const bool drafter = j->config.backbone_hidden_size > 0;
     ek_err err = ek_source_tokenizer_of(j->weights.source, &j->tokenizer);
     if (err == EK_ENOTFOUND && drafter) {
-        j->tokenizer = (ek_source_tokenizer){0}; /* it reads its model's tokens */
+        j->tokenizer = (ek_source_tokenizer){0}; /* a drafter has the tokens of its model */
     } else if (err == EK_ENOTFOUND) {
         ek_log(EK_LOG_WARN, "%s has no tokenizer; the result will have none", from);
         j->tokenizer = (ek_source_tokenizer){0};
@@ -144,7 +144,7 @@ static void invent(job *j)
     j->tokenizer = (ek_source_tokenizer){.name = "tokenizer.json", .json = j->made.data, .n = j->made.len};
 }
 
-/* ------------------------------------------------------------------ what is written */
+/* --- the written output --- */
 
 static const char *model_name(const job *j)
 {
@@ -199,7 +199,7 @@ static ek_err plan(job *j)
     return j->form == EK_FORM_GGUF ? plan_gguf(j) : plan_folder(j);
 }
 
-/* Weights' files come first, then the small ones that have a text, then the tokenizer. */
+/* Files of weights come first, then the small files with text, then the tokenizer. */
 static ek_err open_output(job *j)
 {
     const char **name = ek_alloc(sizeof *name * (size_t)(j->place.n + N_TEXTS + 1));

@@ -21,7 +21,7 @@ static bool wants_eight(const ek_item *it)
                           it->role == EK_ROLE_PER_LAYER_PROJECTION);
 }
 
-/* Bits of a weight, scales included, in 64ths: for comparisons. */
+/* The bits of a weight with its scales, in 64ths. Only for comparisons. */
 static int bits_of(const ek_target *t)
 {
     int bytes = 0;
@@ -35,7 +35,7 @@ static const ek_target *at_least(const ek_target *t, const char *name)
     return floor && bits_of(floor) > bits_of(t) ? floor : t;
 }
 
-/* The first format with blocks of 32 and no fewer bits. */
+/* The first format with blocks of 32 that has at least as many bits. */
 static const ek_target *fall_back(const ek_target *t, int k)
 {
     static const char *const by_bits[] = {"iq4_nl", "q5_0", "q5_1", "q8_0"};
@@ -72,7 +72,7 @@ static const ek_target *mlx_target(const ek_target *t, const ek_item *it)
     return affine(bits, k);
 }
 
-/* BF16 if that holds every value of the vector, else F32. */
+/* BF16 if it holds every value of the vector, else F32. */
 static const ek_target *vector_target(const ek_item *it, uint64_t seed)
 {
     float *x = ek_alloc(sizeof *x * (size_t)it->data.k);
@@ -130,7 +130,7 @@ static int dims_of(int64_t dim[3], const ek_out *t, const ek_item *it, int n_exp
     return n;
 }
 
-/* The planes' names, shapes and sizes; t has all its parts. */
+/* Sets the names, shapes and sizes of the planes; t has all its parts. */
 static ek_err name_planes(ek_out *t, const ek_layout_opts *o, const ek_item *it, int n_experts)
 {
     static const char *const suffix[] = {".weight", ".scales", ".biases"};
@@ -151,7 +151,7 @@ static ek_err name_planes(ek_out *t, const ek_layout_opts *o, const ek_item *it,
     return EK_OK;
 }
 
-/* GGUF and Hugging Face fuse gate and up: of each expert the rows of gate, then those of up. */
+/* GGUF and Hugging Face fuse gate and up: for each expert, the rows of gate and then those of up. */
 static int add_experts(ek_layout *l, const ek_layout_opts *o, const ek_item *it, int n_experts, ek_err *err)
 {
     bool fused = o->form != EK_FORM_MLX && it->role == EK_ROLE_EXPERT_GATE;
@@ -181,7 +181,7 @@ static ek_err add_vector(ek_layout *l, const ek_layout_opts *o, const ek_item *i
     return name_planes(t, o, it, 0);
 }
 
-/* Full layers turn only a part of a head's pairs: the others' angles are divided by a huge number. */
+/* Full layers rotate only some pairs of a head. For the other pairs, the angles are divided by a huge number. */
 static ek_err add_rope(ek_layout *l, const ek_layout_opts *o, const ek_config *c)
 {
     const ek_layer_config *full = NULL;
@@ -201,7 +201,7 @@ static ek_err add_rope(ek_layout *l, const ek_layout_opts *o, const ek_config *c
     return add_vector(l, o, &l->rope);
 }
 
-/* First of all tensors: eight bytes to a number, so that they are aligned. */
+/* The first tensor of all, with eight bytes per number, so that the numbers are aligned. */
 static ek_err add_order(ek_layout *l, const ek_layout_opts *o, int n)
 {
     if (!o->order) return EK_OK;

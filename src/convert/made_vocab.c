@@ -1,4 +1,4 @@
-/* A vocabulary of the real size for random models, without anybody's text; merges can make every piece. */
+/* A vocabulary of the real size for random models, without text from anybody. Merges can make every piece. */
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ typedef struct maker {
     int n_merges, max_merges;
 } maker;
 
-/* text is JSON already. */
+/* text is already JSON. */
 static void add(maker *m, const char *text)
 {
     if (m->n >= m->max) return;
@@ -84,7 +84,7 @@ static void add_base(maker *m)
     }
 }
 
-/* Word number i of `length` letters, the first letter the slowest. */
+/* Word number i of `length` letters. The first letter changes most slowly. */
 static void word(char *out, int i, int length)
 {
     for (int at = length - 1; at >= 0; at--, i /= LETTERS) out[at] = (char)('a' + i % LETTERS);
@@ -98,8 +98,8 @@ static int power(int length)
     return n;
 }
 
-/* Words of 2, 3 and 4 letters, each of up to 3 letters also behind a space. A word is merged from all but its last
- * letter and that letter; so every prefix is a piece before it is needed. */
+/* Words of 2, 3 and 4 letters, and words of up to 3 letters also after a space. A word is merged from all letters but
+ * the last and that last letter, so every prefix is a piece before it is needed. */
 static void add_words(maker *m)
 {
     char text[8], spaced[16], prefix[16], last[2] = "";
@@ -121,13 +121,13 @@ static void add_words(maker *m)
     }
 }
 
-/* Other ways to the same words, later in rank: a published file has twice as many merges as pieces. They are never
- * taken, because the first one is. */
+/* Adds other merges that give the same words, later in rank, because a published file has twice as many merges as
+ * pieces. They are never used, because the first merge is. */
 static void add_more_merges(maker *m, int n_four)
 {
     char text[8], a[8], b[8];
     static const struct {
-        int length, first; /* letters of the first part */
+        int length, first; /* letters in the first part */
     } way[] = {{3, 1}, {4, 2}, {4, 1}};
     for (size_t w = 0; w < sizeof way / sizeof *way; w++) {
         int n = way[w].length == 4 ? n_four : power(3);
@@ -165,7 +165,7 @@ void ek_made_tokenizer(ek_buf *out, int n, int n_merges)
     add_base(&m);
     add_words(&m);
     int two_three = 2 * (LETTERS * LETTERS + LETTERS * LETTERS * LETTERS) + LETTERS, base = NAMED + BYTES + 2 + 94;
-    while (m.n < m.max) { /* beyond all words of four letters */
+    while (m.n < m.max) { /* after all words of four letters */
         snprintf(text, sizeof text, "<spare%d>", m.n);
         add(&m, text);
     }

@@ -11,7 +11,7 @@ static const ek_layer_config *layer_of(const ek_config *c, ek_layer_kind kind)
     return NULL;
 }
 
-/* transformers reads some fields as floats alone, and takes 30 for an integer. */
+/* transformers accepts only floats in some fields, and reads 30 as an integer. */
 static void add_number(ek_buf *b, const char *key, double x)
 {
     ek_buf_fmt(b, ", \"%s\": ", key);
@@ -55,7 +55,8 @@ static void add_ids(ek_buf *b, const char *key, const int32_t *id, int n)
     ek_buf_str(b, "]");
 }
 
-/* What most layers have: the sliding ones' heads; the first layer's width, or twice that wherever layers share. */
+/* The sizes of most layers: the sliding layers' heads, and the first layer's width. wide: the layers that share keys
+ * and values are twice as wide. */
 typedef struct common {
     int head_dim, n_kv_heads, inter;
     bool wide;
@@ -70,7 +71,7 @@ static common common_of(const ek_config *c)
     return usual;
 }
 
-/* One field says for all full layers whether their values are their keys. */
+/* config.json has only one field for whether values are keys in the full layers, so the layers must agree. */
 static ek_err check(const ek_config *c)
 {
     for (int i = 0; i < c->n_layers; i++) {
@@ -81,7 +82,7 @@ static ek_err check(const ek_config *c)
     return EK_OK;
 }
 
-/* Which of its members layer i of config.json's per_layer_config needs, written with a comma between them. */
+/* Writes the members that layer i needs in config.json's per_layer_config, separated by commas. */
 static void add_own(ek_buf *b, const ek_config *c, const common *usual, int i)
 {
     const ek_layer_config *l = &c->layer[i];
@@ -93,8 +94,8 @@ static void add_own(ek_buf *b, const ek_config *c, const common *usual, int i)
         ek_buf_fmt(b, "%s\"intermediate_size\": %d", n++ ? ", " : "", l->intermediate_size);
 }
 
-/* Values that differ per layer, under their numbers, padded with zeros to one width as in transformers since 5.15.
- * Other readers use global_head_dim and num_global_key_value_heads beside it. */
+/* Writes values that differ per layer, under the layers' numbers. The numbers have one width, with leading zeros, as in
+ * transformers since 5.15. Other readers use global_head_dim and num_global_key_value_heads beside these values. */
 static void add_own_layers(ek_buf *b, const ek_config *c)
 {
     const common usual = common_of(c);
@@ -152,7 +153,8 @@ static void add_text(ek_buf *b, const ek_config *c)
     add_ids(b, "eos_token_id", c->stop, c->n_stop);
 }
 
-/* MLX: the format of most modules, and those that differ; a matrix that is not quantised is false. */
+/* Writes MLX's format of most modules, and the formats of the other modules. A matrix that is not quantised is
+ * false. */
 static void add_quantization(ek_buf *b, const ek_layout *l, const ek_target *usual)
 {
     ek_buf_fmt(b, "{\"group_size\": %d, \"bits\": %d", usual->group, usual->bits);
@@ -182,7 +184,7 @@ static void add_drafter(ek_buf *b, const ek_config *c)
 ek_err ek_meta_config(ek_buf *out, const ek_meta_opts *o, const ek_layout *l)
 {
     EK_TRY(check(o->config));
-    /* What the model is run in decides its embedding's scale, whatever type its weights are stored in. */
+    /* The element type in which the model runs decides the embedding's scale, not the type of its stored weights. */
     const char *dtype = o->config->exact_scale                ? "float32"
                         : strcmp(o->target->name, "f16") == 0 ? "float16"
                                                               : "bfloat16";
@@ -196,7 +198,7 @@ ek_err ek_meta_config(ek_buf *out, const ek_meta_opts *o, const ek_layout *l)
     else if (o->nested) ek_buf_str(out, "\"model_type\": \"gemma4\", \"text_config\": {");
     add_text(out, o->config);
     if (drafter || o->nested) ek_buf_fmt(out, "}, \"tie_word_embeddings\": %s", o->config->own_head ? "false" : "true");
-    for (int i = 0; o->target->bits && i < 2; i++) { /* mlx-lm writes both names */
+    for (int i = 0; o->target->bits && i < 2; i++) { /* mlx-lm writes the member under both names */
         ek_buf_str(out, i ? ", \"quantization_config\": " : ", \"quantization\": ");
         add_quantization(out, l, o->target);
     }

@@ -31,7 +31,7 @@ static void put_f32(const arch_meta *a, const char *name, double v)
     ek_gguf_put_f32(a->m, key(a, full, name), (float)v);
 }
 
-/* One number if the layers agree, else one per layer. */
+/* Writes one number if the layers agree, else one per layer. */
 static void put_per_layer(const arch_meta *a, const char *name, const int32_t *v, int n)
 {
     char full[64];

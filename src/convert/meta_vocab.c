@@ -15,14 +15,14 @@ enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
 typedef struct piece {
     size_t at, n; /* in blob */
-    int32_t type; /* 0: no such id */
+    int32_t type; /* 0: the id does not exist */
 } piece;
 
 typedef struct vocab {
     ek_buf blob;
     piece *piece;
     size_t n, cap;
-    ek_gguf_meta merges; /* as strings of an array */
+    ek_gguf_meta merges; /* merges as strings of an array */
     size_t n_merges;
     json_t *added;
 } vocab;
@@ -91,7 +91,7 @@ static ek_err read_merges(vocab *v, ek_cursor *c)
     return err;
 }
 
-/* Calls member for each member of the object at c, which must read its value. */
+/* Calls member for each member of the object at c. member has to read the value. */
 static ek_err each_member(vocab *v, ek_cursor *c, ek_err (*member)(vocab *v, const char *name, ek_cursor *c))
 {
     ek_buf name = {0};
@@ -150,7 +150,7 @@ static int32_t find(const vocab *v, const char *text)
     return -1;
 }
 
-/* Where Gemma's tokenizer has them; the ids come from the file. */
+/* Writes the ids that Gemma's tokenizer has. Their values come from the file. */
 static void put_ids(ek_gguf_meta *m, const vocab *v)
 {
     static const char *const named[][2] = {
@@ -175,7 +175,7 @@ static void put_tokens(ek_gguf_meta *m, const vocab *v)
     for (size_t i = 0; i < v->n; i++) {
         const piece *p = &v->piece[i];
         char hole[32];
-        int n = snprintf(hole, sizeof hole, "[PAD%zu]", i); /* as llama.cpp's converter fills holes */
+        int n = snprintf(hole, sizeof hole, "[PAD%zu]", i); /* fills a hole as llama.cpp's converter does */
         if (p->type) ek_gguf_add_string(m, v->blob.data + p->at, p->n);
         else ek_gguf_add_string(m, hole, (size_t)n);
         type[i] = p->type ? p->type : UNUSED;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An item's name without the suffix of its part of a tensor: ".tail", or an expert's number. */
+/* An item's name without the suffix for its part of a tensor: ".tail", or an expert's number. */
 static void base_name(char *out, size_t room, const ek_item *it)
 {
     snprintf(out, room, "%s", it->name);
@@ -15,7 +15,7 @@ static void base_name(char *out, size_t room, const ek_item *it)
     if (dot && (strcmp(dot, ".tail") == 0 || (dot[1] >= '0' && dot[1] <= '9'))) *dot = 0;
 }
 
-/* mlx-lm splits the experts' projections and puts them one level down. */
+/* mlx-lm splits the experts' projections and names them one level deeper. */
 static void mlx_expert(char *out, size_t room, const char *name, const ek_item *it)
 {
     static const char *const proj[] = {"gate_proj", "up_proj", "down_proj"};
@@ -32,7 +32,7 @@ ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, con
     bool expert = it->matrix && it->role >= EK_ROLE_EXPERT_GATE && it->role <= EK_ROLE_EXPERT_DOWN;
     if (form == EK_FORM_MLX && expert) mlx_expert(inner, sizeof inner, name, it);
     else snprintf(inner, sizeof inner, "%s", name);
-    if (strcmp(name, "lm_head") == 0) { /* beside the model; mlx-lm has it in its language_model */
+    if (strcmp(name, "lm_head") == 0) { /* the head stands beside the model; mlx-lm has it in its language_model */
         snprintf(out, room, "%s%s", nested && form == EK_FORM_MLX ? "language_model." : "", name);
         return EK_OK;
     }

@@ -18,12 +18,12 @@
 #include "base/linux.h"
 
 struct ek_outdir {
-    char *path, *temp; /* of the folder, or of the first file */
+    char *path, *temp; /* path: of the folder, or of the first file; temp: its temporary name */
     bool folder, force;
-    int lock; /* of the folder or of the first file */
+    int lock; /* a lock on the folder or on the first file */
     int n;
-    char **name; /* final path of each file */
-    char **part; /* where it is written */
+    char **name; /* the final path of each file */
+    char **part; /* the path while it is written */
     int *fd;
 };
 
@@ -55,7 +55,7 @@ static void free_all(ek_outdir *o)
     free(o);
 }
 
-/* Removes the files directly in a folder, never deeper ones. */
+/* Removes the files directly in a folder, but not those in folders below it. */
 static ek_err empty_folder(const char *path)
 {
     DIR *d = opendir(path);
@@ -76,7 +76,7 @@ static bool exists(const char *path)
     return lstat(path, &st) == 0;
 }
 
-/* A folder may be replaced if it is a model's: with a config.json and no folders in it. */
+/* A folder may be replaced if it holds a model: it has a config.json and no folders. */
 static ek_err check_replaced_folder(const char *path)
 {
     char *config = join(path, "/", "config.json");
@@ -110,7 +110,7 @@ static ek_err check_free(const ek_outdir *o)
 static ek_err take_lock(ek_outdir *o)
 {
     if (o->folder && mkdir(o->temp, 0777) != 0 && errno != EEXIST) return io(o->temp, "cannot be made");
-    /* A link in its place leads to what is another's. */
+    /* A link in this place would lead to a file of somebody else. */
     o->lock = open(o->temp, (o->folder ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT) | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (o->lock < 0) return io(o->temp, "cannot be opened");
     if (flock(o->lock, LOCK_EX | LOCK_NB) == 0) return EK_OK;
@@ -121,7 +121,7 @@ static ek_err take_lock(ek_outdir *o)
 
 static ek_err open_files(ek_outdir *o)
 {
-    if (o->folder) EK_TRY(empty_folder(o->temp)); /* a killed one may have had other files */
+    if (o->folder) EK_TRY(empty_folder(o->temp)); /* a killed run may have had other files */
     for (int i = 0; i < o->n; i++) {
         o->fd[i] = open(o->part[i], O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (o->fd[i] < 0) return io(o->part[i], "cannot be written");
@@ -191,7 +191,7 @@ static ek_err sync_all(ek_outdir *o)
     return o->folder && fsync(o->lock) != 0 ? io(o->temp, "cannot be synced") : EK_OK;
 }
 
-/* The folder that holds the new names. */
+/* Syncs the folder that holds the new names. */
 static ek_err sync_parent(const ek_outdir *o)
 {
     const char *of = o->folder ? o->path : o->name[0], *slash = strrchr(of, '/');
@@ -207,7 +207,7 @@ static ek_err rename_folder(ek_outdir *o)
 {
     if (!exists(o->path)) return rename(o->temp, o->path) == 0 ? EK_OK : io(o->path, "cannot be renamed to");
     if (renameat2(AT_FDCWD, o->temp, AT_FDCWD, o->path, RENAME_EXCHANGE) != 0) return io(o->path, "cannot be replaced");
-    EK_TRY(empty_folder(o->temp)); /* where the old one is now */
+    EK_TRY(empty_folder(o->temp)); /* the old folder is here now */
     return rmdir(o->temp) == 0 ? EK_OK : io(o->temp, "cannot be removed");
 }
 
@@ -221,7 +221,7 @@ static ek_err rename_files(ek_outdir *o)
 ek_err ek_outdir_commit(ek_outdir *o)
 {
     ek_err err = sync_all(o);
-    if (!err) err = check_free(o); /* as it was when the work began */
+    if (!err) err = check_free(o); /* nothing may have appeared there since the work began */
     if (!err) err = o->folder ? rename_folder(o) : rename_files(o);
     if (err) {
         ek_outdir_cancel(o);

@@ -19,7 +19,7 @@ static double tensor_bytes(const ek_out *t)
     return bytes;
 }
 
-/* Sets every plane's file; returns how many files there are. */
+/* Assigns a file to every plane. Returns the number of files. */
 static int divide(ek_layout *l, double max_bytes)
 {
     double in_file = 0;
@@ -86,7 +86,7 @@ ek_err ek_place_gguf(ek_place *p, ek_layout *l, const ek_gguf_meta *meta, const 
     ek_err err = open_files(p, n, stem, ".gguf");
     free(stem);
     for (int i = 0; i < n && !err; i++) {
-        ek_gguf_meta all = {0}; /* the first part says what the model is, each says which part it is */
+        ek_gguf_meta all = {0}; /* the first part describes the model; each part has its number */
         if (i == 0) ek_buf_add(&all.bytes, meta->bytes.data, meta->bytes.len), all.n = meta->n;
         if (n > 1) {
             ek_gguf_put_u16(&all, "split.no", (uint16_t)i);
@@ -117,7 +117,7 @@ static bool is_wide(const ek_out_plane *o)
     return strcmp(o->dtype, "F32") == 0 || strcmp(o->dtype, "U32") == 0 || strcmp(o->dtype, "I64") == 0;
 }
 
-/* Elements of eight and four bytes come first, so that all are aligned: readers map the files. */
+/* Elements of eight and four bytes come first, so that all elements are aligned, because readers map the files. */
 static void place_safetensors_file(ek_place *p, ek_layout *l, int file)
 {
     ek_place_file *f = &p->file[file];

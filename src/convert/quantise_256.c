@@ -1,10 +1,10 @@
-/* GGUF's formats of 256 values per block: Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS.
+/* GGUF's formats of 256 values per block: Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS. A block has parts with whole-number
+ * scales (and minima), and one scale (and one for the minima) in half precision.
  *
- * A block has parts with whole-number scales (and minima) of their own, and one scale (and one for the minima) in half
- * precision. Each part's real scale is found as in target.h (ggml: make_qkx2_quants, make_qx_quants, which also search
- * but weigh errors by the values' size; here all values count the same). Then the block's scale makes the largest
- * part's scale whole. Every part tries the neighbouring whole numbers, with its codes chosen anew. Last, the block's
- * scales are fitted to the codes once more, if that lowers the error. */
+ * First each part's real scale is found as in target.h. ggml's make_qkx2_quants and make_qx_quants also search, but
+ * weigh errors by the values' size; here all values count the same. Then the block's scale is chosen so that the
+ * largest part's scale is whole. Every part tries the neighbouring whole numbers, with new codes for each. Last, the
+ * block's scales are fitted to the codes once more, if that lowers the error. */
 #include <math.h>
 #include <string.h>
 
@@ -22,11 +22,11 @@ static void put_half(uint8_t *to, float x)
 
 /* value = d * scale[p] * c - dmin * min[p] */
 typedef struct biased {
-    int parts, bits, top; /* of scales and minima: 0 to top */
+    int parts, bits, top; /* parts: their number; bits: of a code; top: scales and minima are 0 to top */
     float d, dmin, scale[MAX_PARTS], min[MAX_PARTS], c[N];
 } biased;
 
-/* Part p with the best of the whole scales and minima around the wanted ones. */
+/* Computes part p with the best whole scale and minimum near the wanted ones. */
 static float choose_biased(biased *q, const float *x, int p, float s, float m, bool search)
 {
     const int n = N / q->parts, around = search ? 1 : 0;
@@ -53,7 +53,8 @@ static float choose_all_biased(biased *q, const float *x, const float *s, const 
     return error;
 }
 
-/* d and dmin with the least squared error for the codes and whole numbers; false where they cannot be told apart. */
+/* Finds d and dmin with the least squared error for the codes and whole numbers. False if the error does not determine
+ * them. */
 static bool fit_biased(biased *q, const float *x)
 {
     const int n = N / q->parts;

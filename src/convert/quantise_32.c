@@ -107,14 +107,14 @@ void ek_put_iq4_nl(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES]
     }
 }
 
-/* 2^(e - 128), which scales the doubled values of E2M1; subnormal below e = 2. */
+/* 2^(e - 128), the scale of E2M1's doubled values; subnormal below e = 2. */
 static float power(int e)
 {
     return e < 2 ? ek_bits_f32(0x00200000u << e) : ek_bits_f32((uint32_t)(e - 1) << 23);
 }
 
-/* The exponent is ggml's, floor(log2(max)) - 2, or with a search that or the next, whichever has the smaller error: the
- * first clips what is above 6/4 of a power of two. */
+/* The exponent is ggml's, floor(log2(max)) - 2. With a search, the next exponent is tried, too, and the one with the
+ * smaller error is taken. The first exponent clips values above 6/4 of a power of two. */
 void ek_put_mxfp4(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search)
 {
     static const float table[EK_TABLE_CODES] = {-12, -8, -6, -4, -3, -2, -1, 0, 0, 1, 2, 3, 4, 6, 8, 12};
@@ -131,7 +131,7 @@ void ek_put_mxfp4(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES],
             memcpy(c, other, sizeof c);
         }
         to[0] = (uint8_t)e;
-        for (int i = 0; i < N; i++) u[i] = (uint8_t)(c[i] < 8 ? 15 - c[i] : c[i] - 8); /* 8 to 15 are negative */
+        for (int i = 0; i < N; i++) u[i] = (uint8_t)(c[i] < 8 ? 15 - c[i] : c[i] - 8); /* codes 8 to 15 are negative */
         put_nibbles(to + 1, u);
     }
 }

@@ -9,7 +9,7 @@ float ek_half(float x)
     return ek_f16_f32(ek_f32_f16(x));
 }
 
-/* Sums are taken in eight lanes and then as a tree, so that the compiler may use vectors. */
+/* Sums have eight lanes and then a tree, so that the compiler may use vectors. */
 enum { LANES = 8 };
 
 static float tree(float lane[LANES])
@@ -21,7 +21,7 @@ static float tree(float lane[LANES])
 
 static float inverse_of(float d)
 {
-    return fabsf(d) > 1e-30f ? 1 / d : 0; /* never infinite: below that everything is 0 */
+    return fabsf(d) > 1e-30f ? 1 / d : 0; /* not infinite: for smaller d, all values are 0 */
 }
 
 /* ------------------------------------------------------------------ symmetric */
@@ -39,7 +39,7 @@ float ek_try_symmetric(const float *x, int n, float d, int bits, float *c)
     return tree(error);
 }
 
-/* The scale with the least squared error for these values of codes. */
+/* The scale with the least squared error for these code values. */
 static float fit(const float *x, int n, const float *value)
 {
     float xc[LANES] = {0}, cc[LANES] = {0};
@@ -73,7 +73,8 @@ static float rounded(float x, bool half)
     return half ? ek_half(x) : x;
 }
 
-/* How far around the plain scale, in tenths of a code: fine grids gain nothing from far away. */
+/* The distance from the plain scale that is searched, in tenths of a code. Fine grids gain nothing from scales far
+ * away. */
 static int reach(int bits)
 {
     return bits <= 4 ? 10 : bits == 5 ? 6 : 3;
@@ -85,7 +86,7 @@ float ek_search_symmetric(const float *x, int n, int bits, bool search, bool hal
     float c[EK_SEARCH_MAX], d = rounded(-edge / outer, half);
     best b = {ek_try_symmetric(x, n, d, bits, c), d, 0};
     for (int step = -reach(bits); search && step <= reach(bits); step++)
-        for (int sign = -1; sign <= 1; sign += 2) { /* codes reach further down than up */
+        for (int sign = -1; sign <= 1; sign += 2) { /* the lowest code is farther from 0 than the highest */
             float at = outer - (sign > 0 ? 1 : 0) + 0.1f * (float)step;
             d = rounded((float)sign * edge / at, half);
             if (d == 0) continue;
@@ -98,7 +99,7 @@ float ek_search_symmetric(const float *x, int n, int bits, bool search, bool hal
 
 /* ------------------------------------------------------------------ tables */
 
-/* Code and value as sums of steps over the thresholds below x: no branch, no look-up. */
+/* Computes code and value as sums of steps over the thresholds below x, without branches and look-ups. */
 static float try_table(const float *x, int n, float d, const float table[EK_TABLE_CODES], float *c, float *value)
 {
     const float inverse = inverse_of(d);
@@ -161,7 +162,7 @@ float ek_try_biased(const float *x, int n, float d, float m, int bits, float *c)
     return tree(error);
 }
 
-/* d and m with the least squared error for these codes; false where they are all the same. */
+/* Finds d and m with the least squared error for these codes. False if all codes are equal. */
 static bool fit_biased(const float *x, int n, const float *c, bool below, float *d, float *m)
 {
     float x1[LANES] = {0}, c1[LANES] = {0}, xc[LANES] = {0}, cc[LANES] = {0};
@@ -191,7 +192,7 @@ void ek_search_biased(const float *x, int n, int bits, bool search, bool half, b
     if (below && max < 0) max = 0; /* a range without 0 would need a scale below its bias */
     float s = rounded((max - min) / top, half), bias = rounded(min, half);
     best b = {ek_try_biased(x, n, s, bias, bits, c), s, bias};
-    for (int i = -reach(bits) / 2; search && i <= reach(bits); i++) { /* from a wider grid to one that clips */
+    for (int i = -reach(bits) / 2; search && i <= reach(bits); i++) { /* from a wider grid to a grid that clips */
         float wide = (max - min) / (top + 0.1f * (float)i), from = min;
         if (!(wide > 0)) break;
         ek_try_biased(x, n, wide, from, bits, c);

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/hash/rng.h"
 
-enum { CHUNK = 1 << 18, SLICE = 32 }; /* weights of a piece; pieces per thread between two looks at cancel */
+enum { CHUNK = 1 << 18, SLICE = 32 }; /* weights of a piece; pieces per thread between two checks of cancel */
 
-/* Rows [row, row + n) of an item; they are rows `to` and on of the tensor. */
+/* Rows [row, row + n) of an item. They become the rows of the tensor from `to` on. */
 typedef struct piece {
     const ek_out *out;
     const ek_item *item;
@@ -21,7 +21,7 @@ typedef struct piece {
 
 typedef struct worker {
     float *x;                         /* a row */
-    uint8_t *plane[EK_TARGET_PLANES]; /* what a piece becomes */
+    uint8_t *plane[EK_TARGET_PLANES]; /* the places of the converted piece */
     uint8_t *invented;
 } worker;
 
@@ -31,7 +31,7 @@ typedef struct job {
     piece *list;
     int n, first;
     worker *worker;
-    atomic_int failed; /* the first piece that failed; n if none did */
+    atomic_int failed; /* the first piece that failed; n if none failed */
 } job;
 
 /* ------------------------------------------------------------------ one piece */
@@ -39,7 +39,7 @@ typedef struct job {
 static ek_err check_values(const piece *p, int row, const float *x)
 {
     const ek_target *t = p->out->target;
-    if (t->block == 1 && t->max == 0) return EK_OK; /* floats of float32's range hold anything */
+    if (t->block == 1 && t->max == 0) return EK_OK; /* a float with float32's range holds every value */
     float max = t->max > 0 ? t->max : 3e38f, worst = 0;
     bool fits = true;
     for (int i = 0; i < p->out->k; i++) fits &= fabsf(x[i]) <= max;
@@ -56,7 +56,7 @@ static ek_err put_plane(const job *j, const piece *p, int i, const uint8_t *byte
                            (size_t)p->n * plane->row_bytes);
 }
 
-/* The bytes as they lie in the source. */
+/* Copies the bytes unchanged from the source. */
 static ek_err copy(const job *j, const piece *p, const ek_weight_data *rows)
 {
     for (int i = 0; i < p->out->n_planes; i++) EK_TRY(put_plane(j, p, i, ek_weight_plane_row(rows, i, 0)));
@@ -169,7 +169,7 @@ static ek_err run_all(job *j, int threads)
         ek_pool_run(j->o->pool, task, j, left < slice ? left : slice);
         int failed = atomic_load(&j->failed);
         if (failed == j->n) continue;
-        /* Sentences belong to threads: once more on this one. */
+        /* An error's sentence belongs to its thread, so the piece is run again on this thread. */
         ek_err err = run_piece(j, &j->list[failed], &j->worker[0]);
         return err ? err : ek_fail(EK_EIO, "%s: a piece failed once", j->list[failed].out->plane[0].name);
     }

@@ -28,7 +28,7 @@ static void put_bf16(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANE
     put_floats(x, n, plane[0], EK_BF16);
 }
 
-/* Whole numbers below 2^24, which float32 holds. */
+/* For whole numbers below 2^24, which float32 holds. */
 static void put_i32(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search)
 {
     (void)search;
@@ -72,7 +72,8 @@ AFFINE_PUTS(8)
     }
 #define AFFINES(B) AFFINE(B, 32), AFFINE(B, 64)
 
-/* Numbers: ggml, ggml.h (types) and llama.h (file types). max: what scales in half precision can hold. */
+/* The numbers are those of ggml.h (types) and llama.h (file types). max: the largest value that half-precision scales
+ * can hold. */
 static const ek_target targets[] = {
     FLOAT(f32, F32, 0, 0, 0),
     FLOAT(f16, F16, 1, 1, 65504),
@@ -111,7 +112,7 @@ bool ek_target_holds(const ek_target *t, const ek_weight_data *w)
 {
     const ek_weight_type *type = w->type;
     if (!w->plane[0] || strcmp(type->name, t->name) != 0) return false;
-    /* The name says nothing of where the bytes lie, nor of the type of scales. */
+    /* The name tells neither the order of the bytes nor the type of scales. */
     const ek_weight_type *own = ek_weight_type_named(t->name);
     if (t->bits && ek_weight_type_affine(&own, t->bits, t->group, EK_BF16, true)) return false;
     return own == type;

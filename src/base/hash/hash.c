@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a nibble at the low end does to the remainder: four steps of the polynomial, bits reversed. */
+/* The effect of the lowest nibble on the remainder: four steps of the polynomial, bits reversed. */
 static uint32_t step(uint32_t crc)
 {
     for (int i = 0; i < 4; i++) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
@@ -27,7 +27,7 @@ static uint32_t rotate(uint32_t x, int by)
     return x << by | x >> (32 - by);
 }
 
-/* f and the constant of a round. */
+/* The function and the constant of a round, applied to b, c and d. */
 static uint32_t mixed(int round, uint32_t b, uint32_t c, uint32_t d)
 {
     switch (round / 20) {

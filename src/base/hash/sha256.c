@@ -21,7 +21,7 @@ static uint32_t rotate(uint32_t x, int by)
     return x >> by | x << (32 - by);
 }
 
-/* One round; the caller turns the names of the state instead of its words. */
+/* One round. The caller rotates the names of the state instead of its words. */
 #define ROUND(a, b, c, d, e, f, g, h, i)                                                                             \
     do {                                                                                                             \
         uint32_t t = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + ek_sha256_keys[i] + \
@@ -83,7 +83,8 @@ void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n)
     memcpy(s->rest, p + n / 64 * 64, n % 64);
 }
 
-/* The blocks behind all whole ones of n bytes, of which rest has the others; returns how many. */
+/* Makes the last blocks of a text of n bytes; rest has the bytes after the whole blocks. Returns the number of
+ * blocks. */
 static size_t pad(uint8_t last[128], const uint8_t *rest, uint64_t n)
 {
     const size_t left = n % 64, n_last = left < 56 ? 64 : 128;

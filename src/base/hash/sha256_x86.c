@@ -11,7 +11,7 @@ static bool look(void)
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 29);
 }
 
-/* Asked once: in a virtual machine the question takes longer than a block. */
+/* Asks the processor once, because in a virtual machine the question takes longer than a block. */
 bool ek_sha256_has_x86(void)
 {
     static _Atomic int known; /* 1 no, 2 yes */
@@ -46,7 +46,7 @@ __attribute__((target("sha,sse4.1"))) void ek_sha256_blocks_x86(uint32_t h[8], c
     _mm_storeu_si128((__m128i *)(h + 4), _mm_alignr_epi8(dchg, feba, 8));
 }
 
-/* Both take turns: the rounds of a block wait for each other, those of two do not. */
+/* Two texts take turns: the rounds of one block wait for each other, but not for those of the other block. */
 __attribute__((target("sha,sse4.1"))) void ek_sha256_two_blocks_x86(uint32_t a[8], uint32_t b[8], const uint8_t *p,
                                                                     const uint8_t *q, size_t n)
 {

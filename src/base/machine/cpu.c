@@ -29,7 +29,7 @@ static unsigned long long xcr0(void)
     return (unsigned long long)hi << 32 | lo;
 }
 
-/* Linux saves 8 KiB more per thread that uses tiles, and wants to be asked before (arch_prctl(2)). */
+/* Linux saves 8 KiB more for a thread that uses tiles, so a program has to ask first (arch_prctl(2)). */
 static bool tiles_granted(void)
 {
 #ifdef __linux__
@@ -40,7 +40,7 @@ static bool tiles_granted(void)
 #endif
 }
 
-/* Families 0x19 and 0x1a of AMD. The second has twice as many products of 512 bits a cycle, and twice as many loads and
+/* AMD's families 0x19 and 0x1a. The second computes twice as many 512-bit products a cycle, and twice as many loads and
  * other vector operations beside them. */
 static bool is_zen4_or_5(void)
 {
@@ -54,7 +54,7 @@ unsigned ek_cpu_detect(void)
 {
     unsigned a, b, c, d, cpu = 0;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
-    if (!(c >> 27 & 1)) return 0; /* OSXSAVE: the kernel tells which registers it saves */
+    if (!(c >> 27 & 1)) return 0; /* OSXSAVE: the kernel reports the registers that it saves */
     unsigned fma = c >> 12 & 1, f16c = c >> 29 & 1;
     unsigned long long saved = xcr0();
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
@@ -86,7 +86,7 @@ unsigned ek_cpu_detect(void)
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 
-/* What the kernel tells of the processor (arch/arm64/include/uapi/asm/hwcap.h). */
+/* Bits in which the kernel describes the processor (arch/arm64/include/uapi/asm/hwcap.h). */
 enum { HAS_ASIMDDP = 1 << 20, HAS_I8MM = 1 << 13 };
 
 unsigned ek_cpu_detect(void)
@@ -101,7 +101,7 @@ unsigned ek_cpu_detect(void)
 }
 #endif
 
-/* In rising order: a name stands for all instructions up to `is`, so far as the machine has them. */
+/* In rising order. A name stands for all instructions up to `is` that the machine has. */
 static const struct {
     const char *name;
     unsigned is, mask;
@@ -145,7 +145,7 @@ const char *ek_cpu_model(void)
     return name;
 }
 
-/* Processors that a group's quota pays for. */
+/* The number of processors that a group's quota pays for. */
 static double group_quota(const char *dir, bool v2)
 {
     double quota = ek_cgroup_number(dir, v2 ? "cpu.max" : "cpu.cfs_quota_us", NULL, 0);
@@ -208,7 +208,7 @@ ek_err ek_cpu_float_check(void)
     return EK_OK;
 }
 
-/* What one group leaves. A limit of v1 that nobody set is a number beyond all memory. */
+/* The bytes that one group leaves. In v1, a limit that nobody set is a number beyond all memory. */
 static double group_left(const char *dir, bool v2)
 {
     double limit = ek_cgroup_number(dir, v2 ? "memory.max" : "memory.limit_in_bytes", NULL, 0);
@@ -237,7 +237,7 @@ static double limit_left(int resource, const char *used)
     return (double)lim.rlim_cur > now ? (double)lim.rlim_cur - now : 1;
 }
 
-/* Bytes that the system gives without taking them from a program; NAN: unknown. */
+/* The bytes that the system can give without taking memory from a program; NAN: unknown. */
 static double system_left(void)
 {
 #ifdef __APPLE__
@@ -283,7 +283,7 @@ double ek_cgroup_number(const char *dir, const char *file, const char *name, int
     return v;
 }
 
-/* The least of the group at mount/path and those above it. */
+/* The least value of the group at mount/path and of the groups above it. */
 static double least_of(const char *mount, const char *path, bool v2, ek_cgroup_fn *fn)
 {
     char dir[PATH];

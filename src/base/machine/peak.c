@@ -109,7 +109,7 @@ double ek_peak_f32(ek_pool *pool, unsigned cpu)
 double ek_peak_amx(ek_pool *pool, unsigned cpu)
 {
 #ifdef __x86_64__
-    /* 6 products of 16 x 64 x 16 a round, where multiply_all counts 12. */
+    /* One round is 6 products of 16 x 64 x 16, but multiply_all counts 12. */
     if (cpu & EK_CPU_AMX) return multiply_all(pool, ek_peak_int8_amx, 16 * 64 * 16 / 2 / EK_PEAK_TILE_ROUNDS);
 #endif
     (void)cpu;

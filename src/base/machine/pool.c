@@ -12,14 +12,15 @@
 #include "base/linux.h"
 #include "base/thread.h"
 
-/* Workers spin this many times before they sleep: ops inside a step follow each other
- * within microseconds, a wake-up through the kernel costs tens of them. */
+/* Workers spin this many times before they sleep. Operators in a step follow each other within microseconds, but a
+ * wake-up by the kernel costs tens of microseconds. */
 enum { SPINS = 20000 };
 
 #define STAYS ((uint64_t)1 << 63)
 
-/* A thread's share of a round, end << 32 | begin, with STAYS if only its node's threads may take from it, and how many
- * tasks the thread has finished in all rounds, each on a cache line of its own: cores may be far from each other. */
+/* A thread's share of a round: end << 32 | begin, with STAYS if only threads of its node may take from it; and the
+ * number of tasks that the thread has finished in all rounds. Each has its own cache line, because cores may be far
+ * from each other. */
 typedef struct share {
     _Alignas(64) _Atomic uint64_t range;
     _Alignas(64) atomic_uint finished;
@@ -32,13 +33,13 @@ struct worker {
 
 struct ek_pool {
     int n_threads, n_nodes;
-    int first[EK_MAX_NODES + 1]; /* thread of each node */
+    int first[EK_MAX_NODES + 1]; /* the first thread of each node */
     ek_nodes nodes;
-    cpu_set_t everywhere; /* of the thread that opened the pool */
+    cpu_set_t everywhere; /* the CPUs of the thread that opened the pool */
     pthread_t *thread;
     struct worker *worker;
     share *share;
-    ek_task_fn *fn; /* of the running round: valid for whoever holds one of its tasks */
+    ek_task_fn *fn; /* the running round's; valid while its reader holds one of the round's tasks */
     void *arg;
     _Alignas(64) atomic_uint round; /* raised by the caller to start a round */
     atomic_bool quit;
@@ -54,9 +55,9 @@ static inline void relax(void)
 #endif
 }
 
-/* Takes a task from the front of a share or, for another thread, from its back; -1: no task. Both ends are in one word.
- * A thread that takes a task keeps the round open. A worker that the system has paused and that holds no task is never
- * waited for; a late one finds no task, or one of the next round, which is harmless. */
+/* Takes a task from the front of a share. Another thread takes from the back. -1: no task. Both ends are in one word. A
+ * thread that takes a task keeps the round open. Nobody waits for a worker that the system has paused and that holds no
+ * task. When it continues, it finds no task, or one of the next round, which is harmless. */
 static int pop_task(share *s, bool back, bool foreign)
 {
     uint64_t now = atomic_load_explicit(&s->range, memory_order_acquire), then;
@@ -69,7 +70,7 @@ static int pop_task(share *s, bool back, bool foreign)
     return (int)(back ? end - 1 : begin);
 }
 
-/* Runs what is left of one share. */
+/* Runs the rest of one share. */
 static void run_share(ek_pool *p, int whose, int number)
 {
     share *own = &p->share[number];
@@ -81,7 +82,7 @@ static void run_share(ek_pool *p, int whose, int number)
     }
 }
 
-/* The thread's own share, then those of its node, then the others. */
+/* The thread's own share comes first, then those of its node, then the others. */
 static void run_tasks(ek_pool *p, int number)
 {
     const int node = p->worker[number].node, first = p->first[node], n = p->first[node + 1] - first;
@@ -127,7 +128,7 @@ static void start_round(ek_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Divides the threads among the nodes by their CPUs. A node that gets none is left out. */
+/* Divides the threads among the nodes by their CPUs. A node without threads is left out. */
 static void place_threads(ek_pool *p, const ek_nodes *nodes, int n_threads)
 {
     int all = 0, before = 0, n = 0;
@@ -217,7 +218,7 @@ int ek_pool_node_first(const ek_pool *p, int node)
     return p ? p->first[node] : node;
 }
 
-/* The pool whose first node this thread stays on. */
+/* the pool on whose first node this thread stays */
 static _Thread_local const ek_pool *bound;
 
 static void bind_caller(const ek_pool *p)
@@ -263,7 +264,7 @@ static void run_round(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks, const 
         share_out(p, p->first[j], p->first[j + 1], j ? end[j - 1] : 0, end[j], stay ? STAYS : 0);
     start_round(p);
     run_tasks(p, 0);
-    /* More threads than cores: a worker may be waiting for this one's core. */
+    /* If there are more threads than cores, a worker may be waiting for this thread's core. */
     for (int i = 0; finished_by_all(p) != target; i++)
         if (i < SPINS) relax();
         else sched_yield();

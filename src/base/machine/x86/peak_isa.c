@@ -1,8 +1,6 @@
-/* The loops of peak.h on AVX2, AVX-VNNI, AVX-512 and AMX.
- *
- * There are 12 sums, more than latency times throughput, so that the multipliers never wait. They are separate
- * variables, and the instructions are spelled out: a compiler would keep an array of them in memory, or do a product
- * once. */
+/* The loops of peak.h on AVX2, AVX-VNNI, AVX-512 and AMX. There are 12 sums, more than latency times throughput, so
+ * that the multipliers never wait. The sums are separate variables and each instruction is written out. A compiler
+ * would otherwise keep an array of sums in memory, or compute a product only once. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -11,7 +9,7 @@
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
 #if defined(EK_ISA_avx2)
-/* The products of PMADDUBSW are summed by an addition each. */
+/* PMADDUBSW needs an addition for the sum of its products. */
 
 int64_t ek_peak_int8_avx2(void)
 {
@@ -93,7 +91,7 @@ int64_t ek_peak_f32_avx512(void)
     return (int64_t)_mm512_reduce_add_ps(total);
 }
 
-/* One stream: the lines are fetched 64 of them ahead. */
+/* One stream. Lines are fetched 64 lines ahead. */
 int64_t ek_peak_read_avx512(const void *chunk)
 {
     const char *p = chunk;
@@ -109,7 +107,7 @@ int64_t ek_peak_read_avx512(const void *chunk)
 }
 
 #else
-/* Six sums of 16 x 16 outputs, two tiles of inputs: a product every 16 cycles, without loads. */
+/* Six sums of 16 x 16 outputs and two tiles of inputs: one product every 16 cycles, without loads. */
 int64_t ek_peak_int8_amx(void)
 {
     struct {
