@@ -33,10 +33,10 @@ static ek_err damaged(int code)
     return ek_image_damaged("GIF", why ? why : "its first frame cannot be read");
 }
 
-/* Where a walk over blocks stands. */
+/* The position of a walk over blocks. */
 typedef struct walk {
     ek_media_bytes left;
-    int transparent; /* the index in front of the next frame; -1 if none */
+    int transparent; /* the transparent index of the next frame; -1: none */
     bool ended;      /* trailer or end of file */
 } walk;
 
@@ -58,7 +58,7 @@ static bool skip_blocks(walk *w)
     return false;
 }
 
-/* Up to the next frame's descriptor, which left then begins with. */
+/* Goes to the next frame's descriptor. left then begins with it. */
 static bool next_frame(walk *w)
 {
     w->transparent = -1;
@@ -79,7 +79,7 @@ static bool start(walk *w, ek_media_bytes f)
     return take(w, 13 + (f.p[10] & 0x80 ? (size_t)3 << ((f.p[10] & 7) + 1) : 0));
 }
 
-/* A frame that reaches beyond the screen makes the picture larger. */
+/* A frame that reaches beyond the screen enlarges the picture. */
 static ek_err header(ek_image_header *h, ek_media_bytes f)
 {
     h->format = "GIF";
@@ -93,13 +93,13 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     if (below > h->height) h->height = below;
     if (ek_le16(p + 5) == 0 || ek_le16(p + 7) == 0) return ek_image_damaged(h->format, "its first frame is empty");
     h->memory = 1;
-    h->held = p[9] & 0x40 ? 3 : 0; /* rows that are interlaced come in four turns */
+    h->held = p[9] & 0x40 ? 3 : 0; /* interlaced rows come in four passes */
     if (take(&w, 10 + (p[9] & 0x80 ? (size_t)3 << ((p[9] & 7) + 1) : 0)) && take(&w, 1) && skip_blocks(&w))
         h->animated = next_frame(&w);
     return EK_OK;
 }
 
-/* Colours by index; without a palette the index is the grey. What lies beyond a palette's end is black. */
+/* Colours by index. Without a palette the index is a grey value. Indices after a palette's end are black. */
 static void colours(uint8_t rgb[256][3], const ColorMapObject *map)
 {
     memset(rgb, 0, 256 * 3);
@@ -110,12 +110,12 @@ static void colours(uint8_t rgb[256][3], const ColorMapObject *map)
     }
 }
 
-/* What rows are made of. */
+/* The data from which rows are made. */
 typedef struct rows {
     GifFileType *gif;
     uint8_t rgb[256][3];
     uint8_t *line;          /* indices of one row of the frame */
-    uint8_t *empty, *drawn; /* rows of the screen: without the frame, and with the latest row of it */
+    uint8_t *empty, *drawn; /* rows of the screen: empty: without the frame; drawn: with the latest row of the frame */
 } rows;
 
 static ek_err read_row(rows *r)
@@ -154,7 +154,7 @@ static ek_err read_interlaced(rows *r, ek_image_sink *to)
     return EK_OK;
 }
 
-/* transparent: an index, -1 without. */
+/* transparent: an index; -1: none. */
 static ek_err read_rows(GifFileType *gif, ek_image_sink *to, int transparent)
 {
     const GifImageDesc *frame = &gif->Image;

@@ -1,5 +1,5 @@
-/* HEIC and AVIF by libheif, if it was installed at build time. Their own boxes hold the orientation, so EXIF is not
- * read. */
+/* HEIC and AVIF by libheif, if libheif was installed at build time. Boxes of these formats hold the orientation, so
+ * EXIF is not read. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     if (!err) {
         h->width = heif_image_handle_get_width(o.handle);
         h->height = heif_image_handle_get_height(o.handle);
-        h->memory = 24; /* planes of up to 16 bits, their copies for turning and for colours */
+        h->memory = 24; /* planes of up to 16 bits, and copies for rotation and colours */
         h->held = 24;
         h->animated = heif_context_get_number_of_top_level_images(o.context) > 1;
     }

@@ -7,7 +7,7 @@
 #include "decode/image_read.h"
 #include "decode/libraries.h"
 
-/* HEIC's reader says itself that it is not there. */
+/* HEIC's reader itself reports that libheif is missing. */
 static const struct {
     const ek_image_reader *reader;
     ek_library library;

@@ -26,8 +26,8 @@ __attribute__((noreturn)) static void give_up(j_common_ptr j)
     longjmp(d->out, 1);
 }
 
-/* The library would fill the rest of a picture that ends early with grey. Its other warnings are about data that it can
- * decode. */
+/* If a picture ends early, the library would fill the rest with grey, so this warning is an error. Other warnings are
+ * about data that the library can decode. */
 static void warn(j_common_ptr j, int level)
 {
     if (level < 0 && j->err->msg_code == JWRN_JPEG_EOF) {
@@ -41,7 +41,7 @@ static void be_silent(j_common_ptr j)
     (void)j;
 }
 
-/* Scans without data cost the file a few bytes each, and the decoder the whole picture. */
+/* A scan without data takes a few bytes of the file, but the decoder works through the whole picture for it. */
 static void count_scans(j_common_ptr j)
 {
     decoder *d = (decoder *)j->client_data;
@@ -50,7 +50,7 @@ static void count_scans(j_common_ptr j)
     give_up(j);
 }
 
-/* Of what is written for print, inverted as Adobe does it: v' = 255 - v, then (255 - K) - C (255 - K) / 255. */
+/* Pictures for print, which Adobe stores inverted: v' = 255 - v, then (255 - K) - C (255 - K) / 255. */
 static void from_cmyk(uint8_t *rgb, const uint8_t *cmyk, int width)
 {
     for (int x = 0; x < width; x++)
@@ -79,7 +79,7 @@ static void read_rows(decoder *d, ek_image_sink *to)
     }
 }
 
-/* Returns false after an error of the library, with why. */
+/* False after an error of the library; why has the reason. */
 static bool run(decoder *d, ek_image_sink *to, ek_media_bytes f)
 {
     if (setjmp(d->out)) return false;

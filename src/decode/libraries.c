@@ -50,11 +50,11 @@
 #define SOXR(X)    X(soxr_io_spec) X(soxr_oneshot) X(soxr_quality_spec) X(soxr_runtime_spec)
 /* clang-format on */
 
-/* Its file: the name that the linker took from the library, or no macro where the build had none. */
+/* The library's file: the name that the linker took from the library. There is no macro if the build had no library. */
 #define LATE(id, list)                                                                        \
     list(EK_LATE_STUB) static const ek_late_function id##_function[] = {list(EK_LATE_ENTRY)}; \
     static const ek_late id##_late = {EK_SO_##id, id##_function, sizeof id##_function / sizeof *id##_function};
-/* The tarball's helper has all but libheif in itself (tools/make/dist.mk). */
+/* The tarball's helper contains all libraries except libheif (tools/make/dist.mk). */
 #ifdef EK_LIBRARIES_LINKED
 #define LIBRARY(id, list) static const ek_late id##_late = {0};
 #else
@@ -85,7 +85,7 @@ LIBRARY(SNDFILE, SNDFILE)
 LIBRARY(SOXR, SOXR)
 #endif
 
-/* Those of each, without a file where they are linked, and why one is not there. */
+/* The functions of each library, without a file if they are linked, and the reason if a library is missing. */
 static const ek_late *const parts[EK_LIBRARIES][2] = {
 #ifdef EK_SO_JPEG
     [EK_LIBRARY_JPEG] = {&JPEG_late},
@@ -111,7 +111,7 @@ static const ek_late *const parts[EK_LIBRARIES][2] = {
 };
 static const char *const name[EK_LIBRARIES] = {"libjpeg", "libpng",     "libwebp", "giflib",
                                                "libheif", "libsndfile", "libsoxr"};
-static char why[EK_LIBRARIES][256]; /* empty: it is there */
+static char why[EK_LIBRARIES][256]; /* empty: the library exists */
 
 static void open_all(void)
 {

@@ -1,4 +1,4 @@
-/* PNG by libpng. Ancillary chunks are withheld from it: none changes a colour here, and some are bombs. */
+/* PNG by libpng. Ancillary chunks are withheld from libpng: none of them changes a colour here, and some are bombs. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "decode/image_read.h"
 
-/* Of texts alone, before anything is decoded: what is damaged or larger gives as much as there is. */
+/* Unpacks only texts, before the picture is decoded. Damaged or larger texts give the part that can be read. */
 static size_t unpack(uint8_t *to, size_t max, const uint8_t *from, size_t n)
 {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)from, .avail_in = (uInt)n, .next_out = to, .avail_out = (uInt)max};
@@ -29,10 +29,10 @@ typedef struct decoder {
     png_structp png;
     png_infop info;
     ek_media_bytes left;
-    size_t missing; /* bytes of the last checksum behind the pixels that the file does not have */
+    size_t missing; /* bytes of the last checksum after the pixels that the file lacks */
     char why[96];
     uint8_t *row;
-    uint8_t *passes; /* of an interlaced picture with alpha */
+    uint8_t *passes; /* for an interlaced picture with alpha */
 } decoder;
 
 static void read_bytes(png_structp png, png_bytep to, size_t n)
@@ -49,7 +49,8 @@ static void read_bytes(png_structp png, png_bytep to, size_t n)
     d->missing -= missing;
 }
 
-/* Of a file that ends in the checksum of a chunk with pixels: zlib has another one, over all of them. */
+/* The missing bytes of a file that ends within the checksum of a chunk with pixels. zlib has another checksum over all
+ * of the pixels. */
 static size_t missing_of_checksum(ek_media_bytes f)
 {
     for (size_t at = 8; f.n - at >= 12;) {
@@ -74,8 +75,8 @@ static void be_silent(png_structp png, png_const_charp why)
     (void)png, (void)why;
 }
 
-/* 8 bits per sample, red, green, blue: the upper byte of 16 bits, palettes and grey spread out; alpha dropped, or
- * behind them where it is blended. Returns the bytes of a pixel. */
+/* Asks for 8 bits per sample, in the order red, green, blue: the upper byte of 16 bits; palettes and grey as colours;
+ * alpha dropped, or after the colours if it is blended. Returns the bytes of a pixel. */
 static size_t ask_for_rgb(decoder *d, bool on_white)
 {
     int type = png_get_color_type(d->png, d->info), depth = png_get_bit_depth(d->png, d->info);
@@ -114,16 +115,16 @@ static void read_rows(decoder *d, ek_image_sink *to, size_t pixel)
             for (int y = 0; y < to->height; y++) png_read_row(d->png, whole + (size_t)y * row, NULL);
         for (int y = 0; y < to->height && pixel == 4; y++) put_row(to, y, whole + (size_t)y * row, pixel);
     }
-    /* Chunks after the pixels have no effect: they may be damaged or missing. */
+    /* Chunks after the pixels have no effect, so they may be damaged or missing. */
 }
 
 static bool run(decoder *d, ek_image_sink *to)
 {
-    /* What libpng knows and would keep; those it does not know are dropped as well. */
+    /* The chunks that libpng knows and would keep. Unknown chunks are dropped as well. */
     static const png_byte ignored[] =
         "tRNS\0bKGD\0cHRM\0cICP\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
         "sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
-    const int kept = to->on_white ? 1 : 0; /* the first of them is wanted then */
+    const int kept = to->on_white ? 1 : 0; /* then the first of them is needed */
     if (setjmp(png_jmpbuf(d->png))) return false;
     png_set_read_fn(d->png, d, read_bytes);
     if (d->missing) png_set_crc_action(d->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE), png_set_benign_errors(d->png, 0);

@@ -1,4 +1,4 @@
-/* Pixels as stored become pixels as shown. */
+/* Puts stored pixels where they are shown. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "decode/image_read.h"
 #include "media/resize.h"
 
-/* Where pixel (x, y) of the stored picture lies in the shown one, for each orientation. */
+/* The place of the stored picture's pixel (x, y) in the shown picture, for each orientation. */
 static void place(const ek_image_sink *s, int x, int y, int *to_x, int *to_y)
 {
     int right = s->width - 1 - x, below = s->height - 1 - y;

@@ -33,7 +33,8 @@ static sf_count_t seek(sf_count_t offset, int whence, void *user)
     return (sf_count_t)s->at;
 }
 
-/* What of n_new bytes for byte new_at on belongs among the n from byte `at` on. */
+/* The n bytes from byte `at` on are in `to`. Replaces those among them that belong to the n_new bytes from byte new_at
+ * on. */
 static void replace(uint8_t *to, size_t at, size_t n, const uint8_t *new, size_t n_new, size_t new_at)
 {
     for (size_t i = 0; i < n_new; i++)
@@ -68,7 +69,7 @@ static const char *format_of(ek_media_bytes f)
     if (ek_is_wav(f)) return "WAV";
     if (f.n >= 4 && memcmp(f.p, "fLaC", 4) == 0) return "FLAC";
     if (f.n >= 4 && memcmp(f.p, "OggS", 4) == 0) return "OGG";
-    /* A frame's head: eleven bits set, a layer, a bit rate and a sampling rate that exist. */
+    /* A frame's head has eleven bits set, and a layer, a bit rate and a sampling rate that exist. */
     const bool frame = f.n >= 4 && f.p[0] == 0xFF && (f.p[1] & 0xE0) == 0xE0 && (f.p[1] & 0x18) != 0x08 &&
                        (f.p[1] & 0x06) != 0 && f.p[2] >> 4 != 15 && (f.p[2] >> 2 & 3) != 3;
     return frame || ek_is_mpeg(f) ? "MP3" : NULL;
@@ -79,7 +80,7 @@ bool ek_is_sndfile(ek_media_bytes f)
     return format_of(ek_streams_untagged(f)) != NULL;
 }
 
-/* The next of a file's streams, NULL where none follows. Where none is known the file is the only one. */
+/* The next stream of a file; NULL: there is none. In an unknown format, the file is the only stream. */
 typedef struct streams {
     const char *format;
     ek_media_bytes left;
@@ -118,7 +119,7 @@ static SNDFILE *open_stream(source *s, SF_INFO *info)
     return sf_open_virtual(&io, SFM_READ, info, s);
 }
 
-/* One stream of several, the first of which set the header. */
+/* Adds one stream of several. The first stream set the header. */
 static ek_err add_header(ek_sound_header *h, const streams *s)
 {
     source from = {&s->at, 0};
@@ -150,7 +151,7 @@ ek_err ek_sndfile_header(ek_sound_header *h, ek_media_bytes f)
     }
 }
 
-/* Up to max frames of a stream. */
+/* Reads up to max frames of a stream. */
 static ek_err read_stream(float *to, int64_t max, int64_t *done, const ek_sound_header *h, const ek_stream *stream)
 {
     enum { PART = 4096 };

@@ -19,7 +19,7 @@ ek_err ek_sound_damaged(const char *format, const char *why)
     return ek_fail(EK_EPARSE, "damaged %s sound: %s", format, why);
 }
 
-/* *own: our reader takes it. */
+/* *own: a reader of this program takes the file. */
 static ek_err find(ek_sound_header *h, ek_media_bytes f, bool *own)
 {
     *h = (ek_sound_header){0};
@@ -64,7 +64,7 @@ static ek_err probe(ek_sound_header *h, ek_sound_info *out, ek_media_bytes f, in
     *out = (ek_sound_info){
         .format = h->format, .rate = (int)h->rate, .channels = (int)h->channels, .frames = h->frames};
     out->samples = (int)((h->frames * EK_SOUND_RATE + h->rate - 1) / h->rate);
-    /* Both rates, what the resampler holds of them, and its and the decoder's tables. */
+    /* The samples at both rates, the resampler's memory for them, and the tables of resampler and decoder. */
     out->memory = sizeof(float) * 2 * ((size_t)h->frames + (size_t)out->samples) + ((size_t)8 << 20);
     return EK_OK;
 }
@@ -77,7 +77,7 @@ ek_err ek_decode_sound_probe(ek_sound_info *out, const void *bytes, size_t n, in
     return probe(&h, out, (ek_media_bytes){bytes, n}, max_seconds, &own);
 }
 
-/* HQ, 20 bits, linear phase, one thread, over the whole sound: as librosa calls it. */
+/* HQ, 20 bits, linear phase, one thread, over the whole sound: librosa's settings. */
 ek_err ek_sound_resample(float *out, int n_out, const float *in, size_t n, int rate)
 {
     EK_TRY(ek_library_need(EK_LIBRARY_SOXR, "sounds of another rate than 16000 samples per second"));

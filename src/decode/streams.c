@@ -1,4 +1,4 @@
-/* Ogg and FLAC, and tags before any of them. */
+/* Ogg and FLAC, and tags before either of them. */
 #define _GNU_SOURCE /* memmem */
 #include "decode/streams.h"
 
@@ -11,7 +11,7 @@ ek_media_bytes ek_streams_untagged(ek_media_bytes f)
     while (f.n >= 10 && memcmp(f.p, "ID3", 3) == 0) {
         size_t n = 10 + ((size_t)(f.p[6] & 127) << 21 | (size_t)(f.p[7] & 127) << 14 | (size_t)(f.p[8] & 127) << 7 |
                          (f.p[9] & 127));
-        if (f.p[5] & 0x10) n += 10; /* a foot like its head */
+        if (f.p[5] & 0x10) n += 10; /* a foot has the size of the head */
         if (n > f.n) n = f.n;
         f.p += n, f.n -= n;
     }
@@ -22,7 +22,7 @@ ek_media_bytes ek_streams_untagged(ek_media_bytes f)
 
 enum { FLAGS = 5, GRANULE = 6, SERIAL = 14, CRC = 22, SEGMENTS = 26, BEGIN = 2, END = 4 };
 
-/* Bytes of the page that begins here; 0: none does that is whole. */
+/* The bytes of the page that begins here; 0: no whole page begins here. */
 static size_t page_bytes(const uint8_t *p, size_t n)
 {
     if (n < 27 || memcmp(p, "OggS", 4) != 0 || n < 27u + p[SEGMENTS]) return 0;
@@ -50,7 +50,7 @@ static uint32_t page_crc(const uint8_t *p, size_t n, uint8_t flags)
     return crc;
 }
 
-/* The page at `at` becomes the stream's last one. */
+/* Makes the page at `at` the last page of the stream. */
 static void end_with(ek_stream *out, size_t at, size_t n)
 {
     const uint8_t *p = out->part.p + at;
@@ -64,7 +64,7 @@ static void end_with(ek_stream *out, size_t at, size_t n)
     out->part.n = at + n;
 }
 
-/* Pages that begin one, all others up to pages that begin one. */
+/* A stream is the pages that begin it, and all pages up to the next ones that begin a stream. */
 bool ek_stream_next_ogg(ek_stream *out, ek_media_bytes *left)
 {
     size_t at = 0, end = 0, last = 0, last_n = 0;
@@ -74,7 +74,7 @@ bool ek_stream_next_ogg(ek_stream *out, ek_media_bytes *left)
     while (at < left->n) {
         const uint8_t *p = left->p + at;
         const size_t n = page_bytes(p, left->n - at);
-        if (n == 0) { /* what is damaged, or cut: from the next page on */
+        if (n == 0) { /* after a damaged or cut part, the search continues at the next page */
             const uint8_t *next = left->n - at > 4 ? memmem(p + 1, left->n - at - 1, "OggS", 4) : NULL;
             if (!next) break;
             at = (size_t)(next - left->p);
@@ -101,7 +101,7 @@ bool ek_stream_next_ogg(ek_stream *out, ek_media_bytes *left)
     return true;
 }
 
-/* --- FLAC: a head that says how many samples there are, and frames that say where they stand --- */
+/* --- FLAC: a head with the number of samples, and frames with their positions --- */
 
 enum { INFO = 8, FIRST = 42 }; /* of the stream */
 
@@ -110,7 +110,7 @@ static bool is_flac(const uint8_t *p, size_t n)
     return n >= FIRST && memcmp(p, "fLaC", 4) == 0 && (p[4] & 0x7F) == 0 && p[5] == 0 && p[6] == 0 && p[7] == 34;
 }
 
-/* The number at p, coded as UTF-8 codes up to 36 bits; its bytes, 0: none. */
+/* Reads the number at p, coded like UTF-8 but with up to 36 bits. Returns its bytes; 0: there is no number. */
 static int read_number(uint64_t *out, const uint8_t *p, size_t n)
 {
     int more = 0;
@@ -144,7 +144,8 @@ static bool is_whole(const uint8_t *p, size_t n)
     return crc == 0;
 }
 
-/* A frame's head: from which sample on it has how many. block: of the frames of a stream where all have as many. */
+/* Reads a frame's head: its first sample and its number of samples. block: the samples per frame, in a stream where all
+ * frames have the same number. */
 static bool read_head(uint64_t *from, uint64_t *samples, const uint8_t *p, size_t n, unsigned block)
 {
     if (n < 16 || p[0] != 0xFF || (p[1] & 0xFE) != 0xF8 || p[3] & 1 || p[3] >> 4 > 10) return false;
@@ -163,7 +164,7 @@ static bool read_head(uint64_t *from, uint64_t *samples, const uint8_t *p, size_
     return at < n && crc8(p, at) == p[at];
 }
 
-/* From the last frame's number; one that is cut does not count. */
+/* Counts by the number of the last frame. A frame that is cut does not count. */
 static uint64_t count_samples(ek_media_bytes f)
 {
     enum { MAX_TRIED = 8, MAX_FRAME = 1 << 20 };
@@ -187,7 +188,7 @@ bool ek_stream_next_flac(ek_stream *out, ek_media_bytes *left)
     if (!next) next = end;
     *out = (ek_stream){.part = {left->p, (size_t)(next - left->p)}};
     *left = (ek_media_bytes){next, (size_t)(end - next)};
-    const uint8_t *said = out->part.p + INFO + 13; /* the rate's, channels' and bits' last digits; 36 bits of samples */
+    const uint8_t *said = out->part.p + INFO + 13; /* 36 bits of samples, after bits of other numbers */
     if ((said[0] & 15) != 0 || ek_be32(said + 1) != 0) return true;
     const uint64_t n = count_samples(out->part);
     out->patch_at = INFO + 13;

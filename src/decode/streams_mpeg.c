@@ -4,7 +4,7 @@
 #include "decode/streams.h"
 
 typedef struct frame {
-    int version, layer; /* 1: MPEG 1, 2: 2, 3: 2.5 */
+    int version, layer; /* version: 1: MPEG 1, 2: 2, 3: 2.5 */
     int rate;
     bool mono;
     size_t n; /* bytes */
@@ -14,10 +14,10 @@ typedef struct frame {
 static int rate_of_bits(const frame *f, int index)
 {
     static const uint8_t table[5][16] = {
-        {0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 0}, /* layer I of MPEG 1 */
+        {0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 0}, /* MPEG 1, layer I */
         {0, 4, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 0},   /* II */
         {0, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 0},    /* III */
-        {0, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 0},   /* I of MPEG 2 */
+        {0, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 0},   /* MPEG 2, layer I */
         {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 18, 20, 0}};      /* II and III */
     return table[f->version == 1 ? f->layer - 1 : f->layer == 1 ? 3 : 4][index];
 }
@@ -31,7 +31,7 @@ static bool read_frame(frame *f, const uint8_t *p, size_t n)
     *f = (frame){.version = version == 3 ? 1 : version == 2 ? 2 : 3, .layer = layer, .mono = p[3] >> 6 == 3};
     f->rate = rates[rate] >> (f->version - 1);
     const size_t bits = (size_t)rate_of_bits(f, p[2] >> 4) * 8000, padding = p[2] >> 1 & 1;
-    if (bits == 0) return false; /* also of a free rate, whose frames do not say how long they are */
+    if (bits == 0) return false; /* also refuses free rates, whose frames do not give their length */
     f->n = layer == 1                      ? (12 * bits / (size_t)f->rate + padding) * 4
            : layer == 3 && f->version != 1 ? 72 * bits / (size_t)f->rate + padding
                                            : 144 * bits / (size_t)f->rate + padding;
@@ -43,7 +43,7 @@ static bool is_same(const frame *a, const frame *b)
     return a->version == b->version && a->layer == b->layer && a->rate == b->rate && a->mono == b->mono;
 }
 
-/* A frame, whole, behind which another one like it begins, or nothing, or a tag. */
+/* A whole frame. After it comes another frame like it, a tag, or nothing. */
 static bool begins(frame *f, const uint8_t *p, size_t n)
 {
     frame next;
@@ -54,7 +54,7 @@ static bool begins(frame *f, const uint8_t *p, size_t n)
     return left < 4 || memcmp(q, "TAG", 3) == 0 || memcmp(q, "ID3", 3) == 0 || memcmp(q, "APET", 4) == 0;
 }
 
-/* Behind bytes that are no frame, as in what was recorded from the middle on. */
+/* Frames may follow other bytes, for example if a recording began in the middle of a stream. */
 bool ek_is_mpeg(ek_media_bytes file)
 {
     enum { MAX_BEFORE = 8192, FRAMES = 3 };
@@ -67,7 +67,7 @@ bool ek_is_mpeg(ek_media_bytes file)
     return false;
 }
 
-/* Offset of the words "Xing" or "Info" with a frame count; 0: none. */
+/* The offset of the word "Xing" or "Info" with a frame count; 0: none. */
 static size_t find_info(const frame *f, const uint8_t *p)
 {
     const size_t side = f->version == 1 ? (f->mono ? 17 : 32) : f->mono ? 9 : 17;
@@ -76,7 +76,7 @@ static size_t find_info(const frame *f, const uint8_t *p)
     return 0;
 }
 
-/* A frame that says how many follow; it sounds of nothing, and decoders leave it out. */
+/* Writes a frame with the number of the following frames. It has no sound, and decoders leave it out. */
 static void write_info(ek_stream *out, const uint8_t *first, uint32_t frames)
 {
     frame f;

@@ -5,10 +5,10 @@
 
 enum { INTEGER = 1, FLOAT = 3, EXTENSIBLE = 0xFFFE };
 
-/* How a file's chunks are laid out. Wave64 names them by GUIDs that begin with the names of RIFF in lower case, and
- * counts a chunk's head among its bytes. */
+/* The layout of a file's chunks. Wave64 names chunks by GUIDs that begin with RIFF's names in lower case. It counts a
+ * chunk's head among the chunk's bytes. */
 typedef struct layout {
-    size_t head, first, even; /* bytes of a chunk's head, of the file's, and what chunks are a multiple of */
+    size_t head, first, even; /* bytes of a chunk's head and of the file's; the unit of chunk lengths */
     bool wide;
 } layout;
 
@@ -22,7 +22,7 @@ static bool is_wave64(ek_media_bytes f)
            memcmp(f.p + 28, tail_guid, 12) == 0;
 }
 
-/* With lengths of 64 bits in a chunk "ds64": RF64, BW64. */
+/* Whether lengths of 64 bits are in a chunk "ds64": RF64, BW64. */
 static bool is_rf64(ek_media_bytes f)
 {
     return memcmp(f.p, "RF64", 4) == 0 || memcmp(f.p, "BW64", 4) == 0;
@@ -47,7 +47,7 @@ static bool is_named(const layout *l, const uint8_t *p, const char *name)
     return memcmp(p + 4, tail_guid, sizeof tail_guid) == 0;
 }
 
-/* Of a chunk's data, as its head says. */
+/* The length of a chunk's data, read from its head. */
 static uint64_t length_of(const layout *l, const uint8_t *p)
 {
     if (!l->wide) return ek_le32(p + 4);
@@ -55,7 +55,7 @@ static uint64_t length_of(const layout *l, const uint8_t *p)
     return n < l->head ? 0 : n - l->head;
 }
 
-/* Whether this is the head of a chunk after the samples, followed by chunks up to the end of the file. */
+/* Whether this is the head of a chunk after the samples, and chunks follow up to the end of the file. */
 static bool is_tail(const layout *l, const uint8_t *p, size_t n)
 {
     static const char *const names[] = {"LIST", "id3 ", "ID3 ", "bext", "cue ", "smpl", "JUNK", "junk", "FLLR", "PAD ",
@@ -69,13 +69,14 @@ static bool is_tail(const layout *l, const uint8_t *p, size_t n)
         for (size_t i = 0; i < sizeof names / sizeof *names && !known; i++) known = is_named(l, p, names[i]);
         if (!known) return false;
         size = (size + l->head + l->even - 1) / l->even * l->even;
-        if (size >= n) return true; /* the last one, maybe without its padding */
+        if (size >= n) return true; /* the last chunk, which may lack its padding */
         p += size, n -= (size_t)size;
     }
     return n == 0;
 }
 
-/* Bytes of samples after the head of a chunk without a length: up to the chunks that the writer appended at the end. */
+/* The bytes of samples after the head of a chunk without a length. They end at the chunks that the writer appended at
+ * the end. */
 static size_t find_end(const layout *l, const uint8_t *p, size_t n)
 {
     for (size_t at = 0; at + l->head <= n; at++) {
@@ -100,7 +101,7 @@ static ek_err read_form(form *o, const uint8_t *p, size_t n)
                 .rate = ek_le32(p + 4),
                 .align = ek_le16(p + 12),
                 .bits = ek_le16(p + 14)};
-    if (o->codec == EXTENSIBLE && n >= 26) o->codec = ek_le16(p + 24); /* the first bytes of a GUID name the codec */
+    if (o->codec == EXTENSIBLE && n >= 26) o->codec = ek_le16(p + 24); /* a GUID begins with the codec */
     return EK_OK;
 }
 
@@ -110,8 +111,8 @@ static bool is_known(const form *o)
     return o->codec == FLOAT && (o->bits == 32 || o->bits == 64);
 }
 
-/* A writer to a pipe does not know the length, and cannot seek back: the field is 0, all ones, or its maximum, each
- * with or without the bytes around the samples. */
+/* A program that writes to a pipe does not know the length and cannot seek back. The field then is 0, all ones, or its
+ * maximum, each with or without the bytes around the samples. */
 static bool is_unknown(const layout *l, uint64_t claimed, size_t there)
 {
     return claimed == 0 || (claimed > there && (claimed >= 0x7F000000 || (l->wide && claimed >= 0x7F000000 - l->head)));
@@ -134,8 +135,8 @@ static ek_err read_data(ek_sound_header *h, const layout *l, const form *o, ek_m
     return EK_OK;
 }
 
-/* Programs that join files leave a second header or a second chunk of samples behind the first ones: a part that is
- * heard in silence would be a wrong answer. */
+/* Programs that join files leave a second header, or a second chunk of samples, after the first one. Reading only one
+ * part without a message would give a wrong answer. */
 static ek_err check_behind(const layout *l, ek_media_bytes f, const ek_sound_header *h)
 {
     uint64_t at = h->data + (uint64_t)h->frames * (uint64_t)(h->bits / 8 * h->channels);
@@ -155,7 +156,7 @@ ek_err ek_wav_header(ek_sound_header *h, ek_media_bytes f, bool *known)
 {
     const layout *l = is_wave64(f) ? &wave64 : &riff;
     const bool rf64 = is_rf64(f);
-    uint64_t samples = 0xFFFFFFFF; /* bytes of them, as ds64 says */
+    uint64_t samples = 0xFFFFFFFF; /* bytes of the samples, from ds64 */
     form o = {0};
     *known = true;
     h->format = "WAV";
@@ -196,7 +197,8 @@ static float sample(const uint8_t *p, int bits, bool floats)
         return (float)v;
     }
     if (bits == 8) return (float)(p[0] - 128) / 128.0f;
-    /* To the upper end of 32 bits, so that the sign is where it has to be; the division by 2^31 is exact. */
+    /* The sample goes to the upper end of 32 bits, so that its sign is the word's sign. The division by 2^31 is
+     * exact. */
     uint32_t u = bits == 16 ? ek_le16(p) << 16 : bits == 24 ? ek_le16(p + 1) << 16 | (uint32_t)p[0] << 8 : ek_le32(p);
     return (float)(int32_t)u / 2147483648.0f;
 }

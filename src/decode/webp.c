@@ -1,4 +1,4 @@
-/* WebP by libwebp; of an animated file the first frame, on a black canvas. */
+/* WebP by libwebp. An animated file gives its first frame, on a black canvas. */
 #include <string.h>
 
 #include <webp/decode.h>
@@ -26,17 +26,17 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
 {
     h->format = "WebP";
     WebPBitstreamFeatures found;
-    /* The orientation may come last: without it a cut picture would be another one. */
+    /* The orientation may come last, so a cut picture could be shown in a wrong orientation. */
     if (ek_le32(f.p + 4) > f.n - 8) return ek_image_damaged(h->format, "it ends before its container does");
     VP8StatusCode code = WebPGetFeatures(f.p, f.n, &found);
     if (code != VP8_STATUS_OK) return ek_image_damaged(h->format, said(code));
     h->width = found.width;
     h->height = found.height;
     h->animated = found.has_animation;
-    h->memory = 13; /* lossless: 4 for the pixels, 4 for codes; 4 for what is blended */
+    h->memory = 13; /* lossless: 4 for the pixels, 4 for codes, 4 for blended pixels */
     h->held = 13;
     int exif = 0, xmp = 0;
-    bool has_exif = false, has_xmp = false; /* the first of each counts */
+    bool has_exif = false, has_xmp = false; /* the first chunk of each kind counts */
     for (size_t at = 12; f.n - at >= 8;) {
         size_t n = ek_le32(f.p + at + 4);
         if (n > f.n - at - 8) break;
@@ -56,7 +56,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     return EK_OK;
 }
 
-/* A still picture of width x height at `at` of a canvas; its pixels have 3 bytes, or 4 with their alpha. */
+/* A still picture of width x height, at `at` of a canvas. Its pixels have 3 bytes, or 4 with alpha. */
 static ek_err still(uint8_t *at, size_t stride, size_t pixel, int width, int height, const uint8_t *p, size_t n)
 {
     WebPDecoderConfig config;
@@ -79,7 +79,7 @@ static ek_err first_frame(uint8_t *canvas, size_t pixel, const ek_image_sink *to
 {
     WebPData data = {f.p, f.n};
     WebPDemuxState state;
-    WebPDemuxer *demuxer = WebPDemuxPartial(&data, &state); /* what follows the first frame need not be there */
+    WebPDemuxer *demuxer = WebPDemuxPartial(&data, &state); /* the data after the first frame may be missing */
     WebPIterator frame;
     if (!demuxer) return ek_image_damaged("WebP", "its frames cannot be told apart");
     ek_err err = EK_OK;
@@ -103,7 +103,8 @@ static ek_err decode(ek_image_sink *to, ek_media_bytes f)
 {
     WebPBitstreamFeatures found;
     if (WebPGetFeatures(f.p, f.n, &found) != VP8_STATUS_OK) return ek_image_damaged("WebP", "its header changes");
-    /* On white: on a canvas with alpha, transparent where no frame is. Without alpha nothing is to be blended. */
+    /* A canvas with alpha is drawn on white and is transparent outside frames. Without alpha nothing has to be
+     * blended. */
     const size_t pixel = to->on_white && (found.has_alpha || found.has_animation) ? 4 : 3;
     const size_t stride = pixel * (size_t)to->width, bytes = stride * (size_t)to->height;
     uint8_t *whole = pixel == 3 ? ek_sink_whole(to) : ek_alloc_big(bytes);

@@ -1,6 +1,6 @@
 /* evenkeel-decode: decodes pictures and sounds for evenkeel, which starts it and talks to it through descriptors 0 and
- * 1 (media/locked/ask.h). It loads the libraries. A copy of itself, forked one file ahead, decodes each file, so no
- * copy has seen another file. It ends when evenkeel ends. */
+ * 1 (media/locked/ask.h). It loads the libraries. For each file it forks a copy of itself in advance, so no copy has
+ * seen another file. It ends when evenkeel ends. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -31,8 +31,8 @@
 
 enum { OUT_OF_PROCESSES = 5 };
 
-/* Bytes of address space: the least limit within which the system gives a page more. No file says it to a process that
- * may open none. */
+/* Bytes of address space: the least limit under which the system still gives the process a page. A process that may
+ * open no file cannot read this number. */
 static size_t space(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -61,7 +61,7 @@ static bool greet(void)
     return send(1, &h, sizeof h, MSG_NOSIGNAL) == sizeof h;
 }
 
-/* Waits until the process has ended: its end of the pipe closes. False: evenkeel is gone. */
+/* Waits until the process has ended, which closes its end of the pipe. False: evenkeel is gone. */
 static bool watch(pid_t pid, int pipe)
 {
     for (;;) {
@@ -102,8 +102,8 @@ static bool serve_one(size_t base)
 static void settle(void)
 {
 #ifdef __linux__
-    (void)prctl(PR_SET_NAME, "evenkeel-decode"); /* where it was begun by a descriptor it has that one's name */
-    mallopt(M_ARENA_MAX, 1); /* a second one would reserve 64 MB of the address space that was counted */
+    (void)prctl(PR_SET_NAME, "evenkeel-decode"); /* else its name is the descriptor's */
+    mallopt(M_ARENA_MAX, 1);                     /* a second arena would reserve 64 MB of the counted address space */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     pthread_attr_t attr;
     pthread_attr_init(&attr);

@@ -1,5 +1,6 @@
-/* Makes decoders see one processor. With more threads, the result of a damaged file would depend on their order, and
- * each thread would take uncounted memory. On macOS a program cannot override its libraries' functions. */
+/* Makes decoders see only one processor. With more threads, the result of a damaged file would depend on the threads'
+ * order, and each thread would take uncounted memory. On macOS a program cannot override the functions of its
+ * libraries. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

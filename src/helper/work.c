@@ -17,7 +17,8 @@
 #include "media/locked/ask.h"
 #include "media/locked/lock.h"
 
-/* Stacks and tables of libraries, and what an allocator rounds up: on macOS it takes addresses by large regions. */
+/* Stacks and tables of libraries, and the memory that an allocator adds by rounding up. On macOS the allocator takes
+ * addresses in large regions. */
 #ifdef __APPLE__
 enum { BESIDE = 512 << 20 };
 #else
@@ -26,7 +27,7 @@ enum { BESIDE = 32 << 20 };
 
 enum { NO_DESK = 3, NOT_LOCKED = 4 };
 
-/* Its descriptor, and the bytes of it that are this file's. */
+/* Receives the desk's descriptor and the number of its bytes that belong to this file. */
 static int receive(uint64_t *bytes)
 {
     int fd = -1;
@@ -122,7 +123,7 @@ void ek_work(pid_t parent, size_t base)
     close(fd);
     close(0);
 #ifdef EK_SANITIZED
-    const size_t memory = 0; /* its shadow has terabytes of addresses */
+    const size_t memory = 0; /* the sanitizer's shadow takes terabytes of addresses */
     (void)base;
 #else
     const size_t memory = base + (size_t)bytes + ask.memory + BESIDE;

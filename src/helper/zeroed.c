@@ -1,6 +1,6 @@
-/* Zeroes all memory that a decoder allocates, so that bytes that a damaged file leaves unwritten are the same in every
- * process: never an address, never another part's data. It overrides the C library's allocator for all libraries of the
- * process; on macOS an environment variable of the helper does this. */
+/* Zeroes all memory that a decoder allocates. A damaged file may leave bytes unwritten. They have to be the same in
+ * every process, and never an address or a part of other data. This file overrides the C library's allocator for all
+ * libraries of the process; on macOS an environment variable of the helper does this. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -36,7 +36,7 @@ static void add_hash(ek_hub_blob *b, const void *data, size_t n)
     b->hashed += (int64_t)n;
 }
 
-/* A blob of another size than it should have is damaged: its name promises its content. */
+/* Whether the blob has its right size. A blob of another size is damaged, because its name promises its content. */
 static bool is_complete(const ek_hub_blob *b)
 {
     return ek_hub_blob_size(b->cache, b->file->hash, "") == b->file->size;
@@ -56,7 +56,7 @@ static ek_err open_rest(ek_hub_blob *b)
         }
         b->written = (int64_t)st.st_size;
         if (b->written <= b->file->size) break;
-        close(b->fd); /* longer than the file: no beginning of it */
+        close(b->fd); /* the data is longer than the file, so it is not the file's beginning */
         b->fd = -1;
         unlink(path.data);
     }
@@ -74,7 +74,7 @@ ek_err ek_hub_blob_claim(ek_hub_blob *b, ek_hub_claim *claim, const ek_hub_cache
         *claim = EK_HUB_HELD;
         return EK_OK;
     }
-    if (is_complete(b)) { /* another process was quicker */
+    if (is_complete(b)) { /* another process was faster */
         ek_hub_blob_release(b);
         return EK_OK;
     }

@@ -30,7 +30,7 @@ void ek_hub_cache_fini(ek_hub_cache *c)
     ek_buf_fini(&c->locks);
 }
 
-/* Makes the folders of path; with file only those above its last part. */
+/* Makes the folders of path; if file, only those above its last part. */
 static ek_err make_dirs(const char *path, bool file)
 {
     char *p = ek_strdup(path);
@@ -91,7 +91,7 @@ ek_err ek_hub_lock(int *fd, const ek_hub_cache *c, const char *hash)
 
 /* ------------------------------------------------------------------ links */
 
-/* A name beside path that no other process uses. */
+/* Makes a name beside path that no other process uses. */
 static void beside(ek_buf *out, const char *path)
 {
     ek_buf_fmt(out, "%s.%d.tmp", path, (int)getpid());
@@ -167,7 +167,7 @@ ek_err ek_hub_ref_write(const ek_hub_cache *c, const char *revision, const char 
 
 /* ------------------------------------------------------------------ snapshots */
 
-/* The blob's hash from where a link leads. */
+/* Reads the blob's hash from the target of a link. */
 static void hash_of(char hash[65], const char *path)
 {
     char target[EK_HUB_FILE + 256];
@@ -211,7 +211,7 @@ ek_err ek_hub_snapshot(ek_hub_files *out, const ek_hub_cache *c, const char *com
     return err;
 }
 
-/* ------------------------------------------------------------------ what to open */
+/* --- the path that is opened --- */
 
 static ek_err find_in(ek_buf *out, const ek_hub_cache *c, const char *commit, const ek_hub_name *name)
 {

@@ -29,7 +29,7 @@ static bool at_top(const char *path)
     return !strchr(path, '/');
 }
 
-/* Bytes before "-00002-of-00005EXT", and part and count; 0 for a file that is no part. */
+/* The length of the text before "-00002-of-00005EXT", and part and count; 0: the file is not a part. */
 static int split_stem(const char *path, const char *ext, int *part, int *of)
 {
     int digits = 0;
@@ -52,7 +52,7 @@ static bool is_beside(const char *path)
     return at_top(path) && (ends(path, ".json") || ends(path, ".jinja"));
 }
 
-/* Every part of every split set that is wanted must be there. */
+/* Checks that every part of every wanted split set exists. */
 static ek_err check_parts(const ek_hub_files *f, const char *ext)
 {
     for (int i = 0; i < f->n; i++) {
@@ -65,7 +65,7 @@ static ek_err check_parts(const ek_hub_files *f, const char *ext)
             ek_err err = there ? EK_OK : ek_fail(EK_EFORMAT, "%s is missing, a part of %d", name.data, of);
             ek_buf_fini(&name);
             EK_TRY(err);
-            if (part != 1) break; /* the first part has asked for all, unless it is the one that is missing */
+            if (part != 1) break; /* the first part asks for all parts, unless it is missing itself */
         }
     }
     return EK_OK;
@@ -89,8 +89,8 @@ static ek_err choose_folder(ek_hub_files *f)
 
 /* ------------------------------------------------------------------ GGUF */
 
-/* word stands in the file's name between separators, in any case. Where the word begins or ends with a separator's
- * neighbour does not matter: "Q4_K_M" is a word of its own, the underscore is not a separator. */
+/* Whether word stands between separators in the file's name, in any case. The underscore is not a separator, so
+ * "Q4_K_M" is one word. */
 static bool has_word(const char *path, const char *word)
 {
     size_t n = strlen(word);
@@ -101,7 +101,7 @@ static bool has_word(const char *path, const char *word)
     return false;
 }
 
-/* Projections of images and sound, and drafters, lie beside many models and are never meant by a quantisation. */
+/* Projections of images and sound, and drafters, lie beside many models. A quantisation never means them. */
 static bool is_side_file(const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -109,7 +109,7 @@ static bool is_side_file(const char *path)
            has_word(base, "imatrix");
 }
 
-/* A GGUF file, or the first part of a split one. */
+/* Whether the file is a GGUF file, or the first part of a split one. */
 bool ek_hub_is_gguf(const char *path)
 {
     int part, of;
@@ -139,14 +139,14 @@ static int64_t set_bytes(ek_hub_files *f, const char *path)
     return bytes;
 }
 
-/* Drafters count where there is nothing else, projections never. */
+/* A drafter is a candidate if there is nothing else. A projection never is. */
 static bool is_candidate(const char *path, const char *word, bool side)
 {
     if (!ek_hub_is_gguf(path) || (*word && !has_word(path, word))) return false;
     return side ? !has_word(path, "mmproj") && !has_word(path, "imatrix") : !is_side_file(path);
 }
 
-/* "a.gguf (2.1 GB), b.gguf (3.0 GB)": those with word in their names, or all if word is "". */
+/* "a.gguf (2.1 GB), b.gguf (3.0 GB)": the sets with word in their names, or all if word is "". */
 static void list_sets(ek_buf *out, ek_hub_files *f, const char *word)
 {
     int n = 0;
@@ -258,7 +258,7 @@ void ek_hub_files_fini(ek_hub_files *f)
     *f = (ek_hub_files){0};
 }
 
-/* A large file's content is in LFS, which knows its sha256; a small one is a git object. */
+/* A large file's content is in LFS, which has its SHA-256. A small file is a git object. */
 static ek_err read_file(ek_hub_files *out, const json_t *sibling)
 {
     const char *path = json_string_value(json_object_get(sibling, "rfilename"));
@@ -294,7 +294,7 @@ static ek_err read_reply(ek_hub_files *out, const json_t *root)
     return EK_OK;
 }
 
-/* A list of what is short in text and large in memory ("{},{},…") is refused before it is made. */
+/* Refuses a list that is short as text but large in memory ("{},{},…") before it is parsed. */
 static ek_err check_values(const char *json, size_t n)
 {
     int deep = 0, values = 0;

@@ -70,7 +70,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg)
     ek_get *g = arg;
     char v[512];
     n *= one;
-    if (n > 5 && !strncmp(line, "HTTP/", 5)) { /* the next reply of this request: an interim one, or a proxy's */
+    if (n > 5 && !strncmp(line, "HTTP/", 5)) { /* after an interim or a proxy's reply */
         g->range_from = g->range_total = -1;
         g->retry_after = -1;
         g->error_code[0] = g->error_text[0] = '\0';
@@ -98,13 +98,14 @@ static size_t on_body(char *data, size_t one, size_t n, void *arg)
             return 0;
         }
     }
-    if (g->status != 200 && g->status != 206) return n; /* an error's text is not needed */
+    if (g->status != 200 && g->status != 206) return n; /* an error's text is not used */
     if (g->body(g, data, n)) return n;
     g->end = EK_GET_STOPPED;
     return 0;
 }
 
-/* libcurl's own limit judges the mean of some seconds; here one byte within the time is enough, and none is not. */
+/* libcurl's own limit applies to the mean of some seconds. Here the request fails only if not one byte arrives in the
+ * time. */
 static int on_progress(void *arg, curl_off_t all, curl_off_t now, curl_off_t out_all, curl_off_t out)
 {
     ek_get *g = arg;
@@ -126,7 +127,7 @@ typedef struct origin {
     long port;
 } origin;
 
-/* false for an address without a host, and for one that programs might read in two ways: names before an @,
+/* False for an address without a host, and for an address that programs could read in two ways: names before an @,
  * backslashes. */
 static bool find_origin(origin *o, const char *url)
 {
@@ -160,7 +161,7 @@ static bool is_http(const char *url)
     return !strncasecmp(url, "https://", 8) || !strncasecmp(url, "http://", 7);
 }
 
-/* Sets what depends on the address, which changes with a redirect. */
+/* Sets the options that depend on the address, because a redirect changes the address. */
 static void aim(ek_client *h, ek_get *g, const char *url)
 {
     g->moved = -1;
@@ -206,7 +207,7 @@ ek_err ek_client_start(ek_client *h, ek_get *g)
     set_protocols(g->easy);
     lib->easy_setopt(g->easy, CURLOPT_PRIVATE, g);
     lib->easy_setopt(g->easy, CURLOPT_NOSIGNAL, 1L);
-    /* HTTP/2 would put all requests on one connection, and one connection is what limits the speed. */
+    /* HTTP/2 would put all requests on one connection, which would limit the speed. */
     lib->easy_setopt(g->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     lib->easy_setopt(g->easy, CURLOPT_USERAGENT, "evenkeel/" EK_VERSION);
     lib->easy_setopt(g->easy, CURLOPT_HEADERFUNCTION, on_header);
@@ -241,9 +242,9 @@ void ek_get_fini(ek_get *g)
     g->reached = NULL;
 }
 
-/* ------------------------------------------------------------------ how it ended */
+/* --- ends of requests --- */
 
-/* Goes on at the address that a redirect names. false: it ended. */
+/* Continues at the address of a redirect. False: there is none, and the request has ended. */
 static bool follow(ek_client *h, ek_get *g)
 {
     char *to = NULL;
@@ -270,7 +271,7 @@ static bool follow(ek_client *h, ek_get *g)
     return false;
 }
 
-/* Errors of the address or of trust stay; those of the network may pass. */
+/* Errors of the address or of trust are final. Errors of the network may pass. */
 static bool is_final(CURLcode code)
 {
     switch (code) {

@@ -13,18 +13,18 @@ enum { HASH_STEP = 8 << 20, SLOW = 64 << 10 };
 
 typedef struct work work;
 typedef struct range {
-    struct range *next; /* of the same file, behind this one */
+    struct range *next; /* the next range of the same file */
     work *w;
     ek_get get;
     bool running;
-    int64_t from, to, got; /* of the file; got bytes of them have come */
-    int64_t counted;       /* of got, when failures was last reset */
-    int64_t skip;          /* bytes of the reply before the range: a server without ranges sends all */
+    int64_t from, to, got; /* range of the file; got: bytes that have arrived */
+    int64_t counted;       /* the value of got when failures was last reset */
+    int64_t skip;          /* bytes of the reply before the range; a server without ranges sends the whole file */
     ek_buf held;
     int failures;
     double not_before;
     const char *url;
-    ek_err failed; /* of a callback, with the sentence */
+    ek_err failed; /* the error of a callback, with its sentence set */
 } range;
 
 typedef enum work_state { WORK_WAITS, WORK_HELD, WORK_CHECKS, WORK_RUNS, WORK_DONE } work_state;
@@ -36,10 +36,10 @@ struct work {
     ek_hub_blob blob;
     range *first;
     int64_t planned; /* bytes that are written or belong to a range */
-    bool no_ranges;  /* the server sends the whole file only */
-    int tries;       /* that ended with another hash */
+    bool no_ranges;  /* the server sends only whole files */
+    int tries;       /* attempts that ended with another hash */
     ek_buf url;
-    char *direct; /* where the address leads to, while that works */
+    char *direct; /* the address to which the file's address redirects, while it works */
     double look_again;
 };
 
@@ -50,7 +50,7 @@ typedef struct fetch {
     const ek_hub_name *name;
     work *work;
     int n_work, n_done, n_running, n_ranges;
-    double paused_until; /* a 429 is about all requests */
+    double paused_until; /* a 429 is about all requests, so all pause */
     double bytes;
     bool said_held;
 } fetch;
@@ -93,7 +93,7 @@ static void drop_ranges(work *w)
     w->planned = w->blob.written;
 }
 
-/* The reply must be about the bytes that were asked for. */
+/* Checks that the reply is about the requested bytes. */
 static bool check_head(ek_get *g)
 {
     range *p = g->arg;
@@ -135,7 +135,7 @@ static ek_err start_range(range *p)
     p->url = w->direct ? w->direct : w->url.data;
     p->skip = 0;
     ek_get_fini(&p->get);
-    /* Addresses of w live until its ranges are gone, except direct, which may be replaced while this runs. */
+    /* The addresses of w live until its ranges are gone. Only direct may be replaced while this runs. */
     p->get = (ek_get){.url = p->url,
                       .from = p->from + p->got,
                       .to = whole ? -1 : p->to,
@@ -148,7 +148,7 @@ static ek_err start_range(range *p)
     return EK_OK;
 }
 
-/* Ranges that are complete and now stand first are written. */
+/* Writes the complete ranges at the front. */
 static ek_err advance(work *w)
 {
     for (range *p = w->first; p; p = w->first) {
@@ -162,7 +162,7 @@ static ek_err advance(work *w)
     return EK_OK;
 }
 
-/* ------------------------------------------------------------------ ends of requests */
+/* --- ends of requests --- */
 
 static bool was_direct(const range *p)
 {
@@ -174,7 +174,7 @@ static ek_err broken(range *p)
     work *w = p->w;
     fetch *f = w->f;
     double wait;
-    if (was_direct(p) && p->get.status >= 400) { /* such addresses expire: ask for a new one, which costs no try */
+    if (was_direct(p) && p->get.status >= 400) { /* it has expired: ask for a new one, which is not a try */
         free(w->direct);
         w->direct = NULL;
         p->not_before = ek_now();
@@ -192,7 +192,8 @@ static ek_err broken(range *p)
     return EK_OK;
 }
 
-/* The server answers a request for a range with all of the file: from now on one request for all of it. */
+/* The server answered a request for a range with the whole file. From now on there is one request for the whole
+ * file. */
 static bool refuses_ranges(const range *p)
 {
     return p->get.end == EK_GET_STOPPED && p->get.status == 200 && !p->w->no_ranges && !p->failed;
@@ -205,8 +206,7 @@ static ek_err ended(range *p)
     p->running = false;
     f->n_running--;
     if (p->failed) return p->failed;
-    if (p->get.end == EK_GET_DONE &&
-        p->from + p->got < p->to) { /* shorter than it said, or closed early without saying */
+    if (p->get.end == EK_GET_DONE && p->from + p->got < p->to) { /* shorter than announced, or closed early */
         p->get.end = EK_GET_BROKEN;
         snprintf(p->get.why, sizeof p->get.why, "the answer ends before its last byte");
     }
@@ -272,7 +272,7 @@ static ek_err finish(work *w)
     return EK_OK;
 }
 
-/* One thing that a file can do now. */
+/* Takes one step for a file, if one is possible. */
 static ek_err step(work *w, bool may_open)
 {
     switch (w->state) {
@@ -291,7 +291,8 @@ static ek_err step(work *w, bool may_open)
     return EK_OK;
 }
 
-/* Starts what may start: ranges that wait for another try, then new ones, both in the order of the files. */
+/* Starts all that may start: first ranges that wait for another try, then new ranges, each in the order of the
+ * files. */
 static ek_err start_more(fetch *f)
 {
     double now = ek_now();
@@ -357,7 +358,7 @@ static int smaller_first(const void *a, const void *b)
     return x->size != y->size ? (x->size > y->size) - (x->size < y->size) : strcmp(x->path, y->path);
 }
 
-/* Every wanted content once, whatever it is called. */
+/* Lists every wanted content once, under any of its names. */
 static void list_work(fetch *f, const ek_hub_files *files)
 {
     int n = 0;

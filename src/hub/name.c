@@ -12,7 +12,7 @@ static bool plain(char c)
     return isalnum((unsigned char)c) || c == '.' || c == '_' || c == '-';
 }
 
-/* One of the two parts of a repository's name, n bytes. */
+/* Whether n bytes are one of the two parts of a repository's name. */
 static bool is_part(const char *s, size_t n)
 {
     if (n == 0 || n > 96) return false;
@@ -65,7 +65,7 @@ static bool copy(char *out, size_t room, const char *s, size_t n)
     return true;
 }
 
-/* Behind the Hub's address, as a browser and other programs write it; NULL without one. */
+/* The text after the Hub's address, which browsers and other programs write; NULL: there is no address. */
 static const char *behind_address(const char *text)
 {
     static const char *const hosts[] = {"huggingface.co/", "www.huggingface.co/", "hf.co/"};
@@ -76,7 +76,7 @@ static const char *behind_address(const char *text)
     return NULL;
 }
 
-/* ORG/NAME[/tree/REVISION][/blob/REVISION/FILE][:FILE] of an address as ORG/NAME[@REVISION][:FILE]. */
+/* Turns ORG/NAME[/tree/REVISION][/blob/REVISION/FILE][:FILE] of an address into ORG/NAME[@REVISION][:FILE]. */
 static void from_address(ek_buf *out, const char *text)
 {
     const char *name = strchr(text, '/');
@@ -144,7 +144,7 @@ bool ek_hub_repo_of(char *repo, const char *folder)
     return ek_hub_is_repo(repo);
 }
 
-/* RFC 3986: everything but the unreserved characters as %XX; slashes stay if keep. */
+/* RFC 3986: all but unreserved characters become %XX. Slashes stay if keep. */
 static void escape(ek_buf *out, const char *s, bool keep)
 {
     for (; *s; s++)

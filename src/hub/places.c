@@ -65,7 +65,7 @@ static ek_err set_endpoint(ek_hub_places *p, ek_hub_env *env)
     return EK_OK;
 }
 
-/* Blanks around a token are dropped; others cannot be sent. */
+/* Blanks around a token are dropped. A token with other blanks cannot be sent. */
 static ek_err set_token(ek_hub_places *p, const char *text, const char *from)
 {
     static const char blank[] = " \t\r\n";

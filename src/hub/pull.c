@@ -7,9 +7,9 @@
 
 #include "hub/cache.h"
 
-enum { LIST_LIMIT = 8 << 20 }; /* some 25,000 files; models have tens */
+enum { LIST_LIMIT = 8 << 20 }; /* room for some 25,000 files; models have tens */
 
-/* Everything that a pull holds. */
+/* The data of a pull. */
 typedef struct pull {
     const ek_hub_opts *opts;
     const ek_hub_name *name;
@@ -31,7 +31,7 @@ static ek_err list_files(pull *p)
     return err;
 }
 
-/* Bytes of the files that are wanted, and of these, those that are still to come. */
+/* Bytes of the wanted files, and the bytes of these that are still missing. */
 static void count_bytes(const pull *p, double *all, double *need)
 {
     *all = *need = 0;
@@ -54,7 +54,7 @@ static ek_err ask(const pull *p)
     return ek_fail(EK_ECANCELLED, "%s is not fetched", p->name->repo);
 }
 
-/* What is still to come must fit before anything is fetched. */
+/* Checks before any download that the missing bytes fit. */
 static ek_err check_room(const pull *p)
 {
     struct statvfs fs;

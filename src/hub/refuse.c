@@ -1,4 +1,4 @@
-/* After a failed request: how long to wait, or the final error's sentence. */
+/* After a failed request: the time to wait, or the sentence of the final error. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "hub/pull.h"
 
-static const double PATIENCE = 0.7; /* seconds without a word */
+static const double PATIENCE = 0.7; /* seconds without an answer until a watcher is told */
 
 double ek_hub_wait_before(const ek_hub_opts *opts, const ek_get *g, int failures)
 {
@@ -16,7 +16,7 @@ double ek_hub_wait_before(const ek_hub_opts *opts, const ek_get *g, int failures
     return ldexp(0.25, failures < 8 ? failures - 1 : 7);
 }
 
-/* 401 and 403: who may read it, and what to do. */
+/* 401 and 403: who may read the model, and what the user can do. */
 static ek_err refused(const ek_hub_places *p, const ek_hub_name *name, const ek_get *g)
 {
     const char *repo = name->repo;
@@ -72,7 +72,7 @@ ek_err ek_hub_interrupted(const ek_hub_name *name)
     return err;
 }
 
-/* The first question of all found no way: no pause makes a network. */
+/* The very first request found no way to the Hub. A pause would not help if there is no network. */
 static ek_err unreachable(const ek_hub_places *p, const ek_get *g)
 {
     return ek_fail(EK_EIO,
@@ -97,8 +97,8 @@ static bool take_text(ek_get *g, const char *data, size_t n)
     return false;
 }
 
-/* Waits until it ends or is stopped. A watcher is told once that nothing has come yet, because looking up a name may
- * take half a minute without a network. */
+/* Waits until the request ends or is stopped. A watcher is told once that nothing has arrived yet, because without a
+ * network, looking up a name may take half a minute. */
 static bool run(ek_client *client, const ek_hub_opts *opts, ek_get *g, bool *reported)
 {
     const double begun = ek_now();

@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------------ the plan */
 
-/* Marks the files of a snapshot to remove: all, or those of a choice. */
+/* Marks the files of a snapshot that are removed: all, or the files of a choice. */
 static ek_err mark(ek_hub_files *files, const ek_hub_name *name)
 {
     const char *main;
@@ -43,7 +43,7 @@ static void divide(ek_hub_removal *r, ek_hub_files *kept, const ek_hub_files *fi
     ek_buf_fini(&path);
 }
 
-/* Blobs of what goes, unless something that stays has them too. */
+/* Adds the blobs of removed files that no remaining file has. */
 static void add_blobs(ek_hub_removal *r, const ek_hub_files *kept)
 {
     ek_hub_files blobs = {0};
@@ -125,7 +125,7 @@ void ek_hub_removal_fini(ek_hub_removal *r)
 
 /* ------------------------------------------------------------------ doing it */
 
-/* Removes a folder with what is in it; links are removed, not followed. */
+/* Removes a folder with its content. Links are removed, not followed. */
 static ek_err remove_tree(ek_buf *path)
 {
     struct stat st;
@@ -167,7 +167,7 @@ static ek_err check_locks(const ek_hub_cache *c, const char *repo)
     return err;
 }
 
-/* References to snapshots that are no longer there, and folders that are empty now. */
+/* Removes references to snapshots that no longer exist, and empty folders. */
 static void tidy(ek_buf *path, const ek_hub_cache *c, size_t refs)
 {
     DIR *d = opendir(path->data);
@@ -179,7 +179,7 @@ static void tidy(ek_buf *path, const ek_hub_cache *c, size_t refs)
         ek_buf_fmt(path, "/%s", e->d_name);
         if (ek_is_dir(path->data)) {
             tidy(path, c, refs);
-            rmdir(path->data); /* fails where something is left */
+            rmdir(path->data); /* fails if something is left in it */
         } else if (refs && ek_hub_is_path(path->data + refs) && !ek_hub_ref_read(c, path->data + refs, commit)) {
             ek_buf_fmt(&snapshot, "%s/snapshots/%s", c->repo.data, commit);
             if (!ek_is_dir(snapshot.data)) unlink(path->data);

@@ -21,7 +21,7 @@ static const ek_hub_short *exact(const char *name)
     return NULL;
 }
 
-/* A repository without its owner, with or without the file behind it. */
+/* A repository without its owner, with or without a file after it. */
 static const ek_hub_short *of_repository(const char *name)
 {
     for (int i = 0; i < ek_hub_n_shorts; i++) {
@@ -32,7 +32,7 @@ static const ek_hub_short *of_repository(const char *name)
     return NULL;
 }
 
-/* The next word of a name, lower case, without what separates words; false at its end. */
+/* The next word of a name in lower case, without the characters between words. False at the end. */
 static bool next_word(char word[16], const char **at)
 {
     static const char between[] = "-_: .";
@@ -52,7 +52,7 @@ static bool is_one_of(const char *word, const char *const *list)
     return false;
 }
 
-/* What a name says about its format, word by word ("q8_0" is q8 and 0), as the end of a short name. */
+/* The words in a name that tell its format ("q8_0" is q8 and 0), and the suffix of the short name. */
 static const struct {
     const char *words, *suffix;
 } formats[] = {
@@ -63,8 +63,8 @@ static const struct {
     {"f16", ":bf16"},
 };
 
-/* "gemma4:e2b", "gemma-4-26b-a4b-it-q8_0", "E4B-it": a size, then words that say nothing, then a format. Ollama's
- * gemma4 alone is E4B. */
+/* "gemma4:e2b", "gemma-4-26b-a4b-it-q8_0", "E4B-it": a size, then words without a meaning here, then a format. Ollama's
+ * gemma4 without a size is E4B. */
 static const ek_hub_short *of_words(const char *name)
 {
     static const char *const sizes[] = {"e2b", "e4b", "12b", "26b", "31b", NULL};
@@ -123,7 +123,8 @@ const ek_hub_short *ek_hub_short_near(const char *text)
 
 bool ek_hub_is_other_family(const char *text)
 {
-    /* Those that are words or a person's name too need something behind them: "phi-4" is one, "phi" is a letter. */
+    /* Names that are also ordinary words or persons' names need a following part: "phi-4" is a model, "phi" is a
+     * letter. */
     static const char *const alone[] = {"codellama", "tinyllama", "qwen",      "qwq",       "mistral",  "mixtral",
                                         "codestral", "devstral",  "magistral", "ministral", "gpt-oss",  "deepseek",
                                         "smollm",    "starcoder", "nemotron",  "codegemma", "medgemma", "gemma3n",
@@ -144,7 +145,7 @@ bool ek_hub_is_other_family(const char *text)
     return false;
 }
 
-/* Whether text, in any case, is one of the words that a size's name is of: "gemma-4-e2b-it" has e2b. */
+/* Whether text contains, in any case, one of the words for a size: "gemma-4-e2b-it" has e2b. */
 static bool has_size(const char *text, const char *size)
 {
     size_t n = strlen(size);

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-/* The reference to a commit, main before others; "" without. */
+/* Finds the reference to a commit; main comes first; "" if there is none. */
 static void find_ref(char out[EK_HUB_REVISION], const ek_hub_cache *c, ek_buf *path, size_t root, const char *commit)
 {
     DIR *d = opendir(path->data);
@@ -32,7 +32,7 @@ static void find_ref(char out[EK_HUB_REVISION], const ek_hub_cache *c, ek_buf *p
     if (d) closedir(d);
 }
 
-/* Bytes of the repository's blobs: complete, and the rest. */
+/* Bytes of the repository's blobs: the complete ones, and the rest. */
 static void blob_bytes(const ek_hub_cache *c, double *whole, double *rest)
 {
     ek_buf path = {0};
@@ -77,7 +77,7 @@ static void add_snapshot(ek_hub_entries *all, const ek_hub_cache *c, const char 
             path.len = len;
             ek_buf_fmt(&path, "/%s", files.v[i].path);
             e->bytes += (double)files.v[i].size;
-            if (!files.v[i].hash[0]) all->bytes += (double)files.v[i].size; /* not among the blobs */
+            if (!files.v[i].hash[0]) all->bytes += (double)files.v[i].size; /* the file is not a blob */
             if (!stat(path.data, &st) && st.st_atime > e->used) e->used = (int64_t)st.st_atime;
         }
     }

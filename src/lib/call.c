@@ -1,5 +1,5 @@
-/* Threads and working memory. One lock: its holder uses the pool and the memory kept with it;
- * a call that finds it taken works alone with memory of its own. */
+/* Threads and working memory. There is one lock. Its holder uses the pool and the memory that is kept with it. A call
+ * that finds the lock taken works alone with its own memory. */
 #define _GNU_SOURCE
 #include <fenv.h>
 #include <pthread.h>
@@ -29,17 +29,17 @@ enum { BLOCK_HEAD = 64 };
 static struct {
     pthread_mutex_t lock;
     pthread_once_t once;
-    int n_threads; /* 0: as many as cores */
-    int n_cores;   /* kept: reading a quota's files takes longer than a small call */
+    int n_threads; /* 0: as many threads as cores */
+    int n_cores;   /* kept, because reading a quota's files takes longer than a small call */
     bool hooked;
     ek_pool_hook hook;
-    ek_pool *pool; /* opened by the first call that has several tasks */
+    ek_pool *pool; /* opened by the first call with several tasks */
     lib_blocks memory;
     atomic_uint cpu;
-    bool sound; /* the machine computes as it must */
+    bool sound; /* the machine passed its check of arithmetic */
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
-/* A forked child has none of the threads, and the lock in whatever state it was. */
+/* A forked child has none of the threads, and the lock may be in any state. */
 static void after_fork(void)
 {
     pthread_mutex_init(&state.lock, NULL);
@@ -101,7 +101,7 @@ static struct block *add_block(lib_blocks *m, size_t room)
     return m->first = b;
 }
 
-/* Leaves one block that would have held everything, so that the next such call asks for none. */
+/* Leaves one block that would have held all of the call's memory, so that the next such call needs no other block. */
 static void settle(lib_blocks *m)
 {
     struct block *b = m->first;
@@ -183,7 +183,7 @@ typedef struct batch {
     atomic_bool *busy; /* per worker slot */
 } batch;
 
-/* Runs one part of the tasks. Parts are as even as possible; there are at most 2^30 of them. */
+/* Runs one part of the tasks. The parts are as equal as possible; there are at most 2^30. */
 static void run_part(const batch *r, int part, int worker)
 {
     fenv_t was;
@@ -200,7 +200,7 @@ static void run_own(void *arg, int part, int worker)
     run_part(arg, part, worker);
 }
 
-/* A caller's pool does not number its threads: a task takes a free slot of working memory. */
+/* A caller's pool does not number its threads, so a task takes a free slot of working memory. */
 static void run_hooked(void *arg, int part)
 {
     const batch *r = arg;
@@ -231,7 +231,7 @@ void lib_run(lib_call *c, lib_task *fn, void *arg, int64_t n_tasks)
             return;
         }
     }
-    r.n_parts = 1; /* alone, or nothing to share with */
+    r.n_parts = 1; /* alone, or nothing can be shared */
     run_part(&r, 0, 0);
 }
 
@@ -313,7 +313,7 @@ ek_status lib_status(ek_err e)
     }
 }
 
-/* A shared object may be unloaded: its threads must not run on. */
+/* A shared object may be unloaded, so its threads have to end before. */
 __attribute__((destructor)) static void stop(void)
 {
     if (pthread_mutex_trylock(&state.lock) != 0) return;

@@ -53,7 +53,7 @@ static void operand_packed(lib_operand *o, const ek_linear *w)
 /* ------------------------------------------------------------------ pairs */
 
 typedef struct operands {
-    lib_view x, y; /* x [..., M, K], y [..., M, N]; one-dimensional ones got a dim of 1 */
+    lib_view x, y; /* x [..., M, K], y [..., M, N]; one-dimensional ones have an added dim of 1 */
     lib_operand w;
     char x_shape[LIB_SHAPE_TEXT], y_shape[LIB_SHAPE_TEXT];
 } operands;
@@ -65,7 +65,7 @@ static void row_of_one(lib_view *v)
     v->n_dims = 2;
 }
 
-/* x and y, and that the inner dims fit. */
+/* Checks x and y, and that the inner dims are equal. */
 static ek_err check_rows(operands *o, const ek_view *y, const ek_view *x)
 {
     EK_TRY(lib_view_check(&o->x, x, "x"));
@@ -81,7 +81,7 @@ static ek_err check_rows(operands *o, const ek_view *y, const ek_view *x)
         else if (o->w.n_batch == 0 || o->y.n_dims < 2)
             return ek_fail(EK_EINVAL, "y %s is not the shape of x %s times w %s", o->y_shape, o->x_shape, o->w.shape);
         row_of_one(&o->x);
-        if (o->w.n_batch > 0) { /* y [..., N] gets a row dim of 1 */
+        if (o->w.n_batch > 0) { /* y [..., N] gets an added row dim of 1 */
             lib_view *v = &o->y;
             if (v->n_dims == EK_VIEW_DIMS) return ek_fail(EK_EINVAL, "y %s has too many dims", o->y_shape);
             v->dim[v->n_dims] = v->dim[v->n_dims - 1], v->stride[v->n_dims] = v->stride[v->n_dims - 1];
@@ -97,7 +97,7 @@ static ek_err check_rows(operands *o, const ek_view *y, const ek_view *x)
     return EK_OK;
 }
 
-/* y must be lead + [M, N]. */
+/* Checks that y is lead + [M, N]. */
 static ek_err check_result(const operands *o, int n_lead, const int64_t *lead)
 {
     lib_view want = {.type = o->y.type, .n_dims = n_lead + 2};
@@ -118,7 +118,7 @@ static ek_err no_fit(const operands *o)
     return ek_fail(EK_EINVAL, "the leading dims of x %s and w %s do not fit each other", o->x_shape, o->w.shape);
 }
 
-/* The parts of p that do not depend on the pairs; x made readable, y staged where it must be. */
+/* Sets the parts of p that do not depend on the pairs. Makes x readable and stages y if needed. */
 static ek_err begin(lib_call *c, const lib_kernels *k, operands *o, lib_product *p, lib_out *out, int64_t n_pairs)
 {
     const lib_view *in[4] = {&o->x, &o->w.parts[0], &o->w.parts[1], &o->w.parts[2]};
@@ -143,7 +143,7 @@ static bool same_matrix(const lib_pair *a, const lib_pair *b)
     return a->data == b->data && a->scales == b->scales && a->biases == b->biases;
 }
 
-/* Leading dims over which w does not move come last, so that the rows of one matrix are adjacent. */
+/* Puts leading dims over which w does not move last, so that the rows of one matrix are adjacent. */
 static void order_dims(const lib_view *parts, int n_lead, int *order)
 {
     int n = 0;
@@ -258,9 +258,9 @@ ek_err lib_packed_matmul(lib_call *c, const ek_view *y, const ek_view *x, const 
 /* ------------------------------------------------------------------ by index */
 
 typedef struct indices {
-    lib_view v; /* u32; without dims and data: counts itself */
+    lib_view v; /* u32; if it has no dims and data, it counts 0, 1, 2, … */
     bool given;
-    int64_t limit; /* matrices to choose from */
+    int64_t limit; /* number of matrices */
 } indices;
 
 static ek_err check_indices(indices *x, const ek_view *v, const char *what, int n_batch, const lib_view *batch)
@@ -273,7 +273,7 @@ static ek_err check_indices(indices *x, const ek_view *v, const char *what, int 
         if (x->v.type != EK_TYPE_U32) return ek_fail(EK_EINVAL, "%s %s must be u32", what, lib_shape(text, &x->v));
         return EK_OK;
     }
-    x->v = (lib_view){.type = EK_TYPE_U32, .n_dims = n_batch, .count = x->limit}; /* 0, 1, 2, … in the batch's shape */
+    x->v = (lib_view){.type = EK_TYPE_U32, .n_dims = n_batch, .count = x->limit}; /* 0, 1, 2, … in that shape */
     int64_t step = 1;
     for (int i = n_batch - 1; i >= 0; i--) {
         x->v.dim[i] = batch->dim[i], x->v.stride[i] = step;

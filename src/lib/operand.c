@@ -43,7 +43,7 @@ static ek_err check_mode(lib_quant *q, const ek_qview *v, const char *what)
     return EK_OK;
 }
 
-/* part is scales or biases. */
+/* part: scales or biases. */
 static ek_err check_part(const lib_quant *q, const lib_view *part, const char *what, const char *name)
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
@@ -92,7 +92,7 @@ ek_err lib_quant_settle(lib_call *c, lib_quant *q)
 {
     int64_t size = (int64_t)lib_type_size(q->codes.type);
     if (lib_dim(&q->codes, 1) <= 1 || lib_stride(&q->codes, 1) == size) return EK_OK;
-    /* a last dim of stride 0 must become dense too */
+    /* a last dim of stride 0 also has to become dense */
     lib_view row = q->codes;
     if (lib_stride(&row, 1) != 0) return lib_make_dense(c, &q->codes);
     int64_t n = lib_dim(&row, 1), rows = row.count / n;
@@ -160,7 +160,7 @@ void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t 
     }
 }
 
-/* The same for affine codes of 4 or 8 bits, in one go. */
+/* The same for affine codes of 4 or 8 bits, in one step. */
 static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel)
 {
     for (int p = 0; p < EK_DECODED_COLS; p += EK_PANEL)
@@ -170,7 +170,7 @@ static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
             int64_t g = at / m->group;
             end = (g + 1) * m->group < k0 + depth ? (g + 1) * m->group : k0 + depth;
             for (int i = 0; i < EK_PANEL; i++) {
-                bool there = n0 + p + i < m->n; /* the outputs behind are zeros times the codes of the last */
+                bool there = n0 + p + i < m->n; /* the outputs after the last one are zeros times its codes */
                 int64_t n = there ? n0 + p + i : m->n - 1;
                 row[i] = m->codes + n * m->code_row + at * m->bits / 8;
                 s[i] = there ? lib_float_at(m->scales + n * m->scale_row + g * m->scale_step, m->type) : 0;
@@ -180,7 +180,7 @@ static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
         }
 }
 
-/* Rows of values that run along inputs become columns of the panel, 16 at a time. */
+/* Makes columns of the panel from rows of values that run along inputs, 16 rows at a time. */
 static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel,
                         float *temp)
 {

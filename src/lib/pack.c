@@ -31,8 +31,8 @@ typedef struct float_work {
     const lib_kernels *k;
     const lib_matrix *m;
     ek_linear *w;
-    float *scratch;     /* a panel and its temporary, per worker */
-    atomic_bool rounds; /* some value is not a bf16 */
+    float *scratch;     /* a panel and a temporary one, per worker */
+    atomic_bool rounds; /* a value is not exactly a bf16 */
 } float_work;
 
 enum { SCRATCH = (EK_DECODED_COLS + EK_PANEL) * EK_DECODED_DEPTH };
@@ -56,7 +56,7 @@ static ek_dtype element_of(const ek_linear *w)
     return w->form == EK_W_F32 ? EK_F32 : w->form == EK_W_F16 ? EK_F16 : EK_BF16;
 }
 
-/* Input k of the 16 outputs of panel p. */
+/* Writes input k of the 16 outputs of panel p. */
 static void put_outputs(const ek_linear *w, int64_t p, int64_t k, const float *from)
 {
     const ek_dtype element = element_of(w);

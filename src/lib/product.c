@@ -11,9 +11,9 @@ enum {
     TEMP_FLOATS = EK_PANEL * EK_DECODED_DEPTH /* that lib_fill needs */
 };
 
-typedef struct slab { /* pairs of one matrix */
+typedef struct slab { /* the pairs with one matrix */
     int64_t first, rows;
-    int64_t tasks; /* up to and with this slab */
+    int64_t tasks; /* the number of tasks up to and including this slab */
 } slab;
 
 typedef struct work {

@@ -1,14 +1,14 @@
-/* Products with the engine's packed matrices: in its own forms, by its quantised activations and its
- * kernels, and in bf16 (ops/linear/linear_b.h). */
+/* Products with the engine's packed matrices: in the engine's forms with its quantised activations and kernels, and in
+ * bf16 (ops/linear/linear_b.h). */
 #include <string.h>
 
 #include "lib/product.h"
 
-enum { MAX_ROWS = 1 << 24 /* of one call of the kernels, which count in int */, TASK_ROWS = 256 };
+enum { MAX_ROWS = 1 << 24 /* rows of one call of the kernels, which count in int */, TASK_ROWS = 256 };
 
 typedef struct work {
     const lib_kernels *k;
-    ek_linear w; /* with the limbs of this call */
+    ek_linear w; /* the matrix with this call's limbs */
     ek_acts x;
     float *y;
     ptrdiff_t ldy;
@@ -33,7 +33,7 @@ static void quantize_task(void *arg, int64_t task, int worker)
     }
 }
 
-/* A tile of rows passes over all panels, which stay in the second-level cache for the next one. */
+/* A tile of rows passes over all panels. The panels stay in the second-level cache for the next tile. */
 static void run_pairs(const work *t, int r0, int r1, int p0, int p1)
 {
     for (int r = r0, n; r < r1; r += n) {
@@ -64,7 +64,7 @@ static void run_task(void *arg, int64_t task, int worker)
     else t->w.run(&t->w, &t->x, r0, r1, t->y, t->ldy, p0, p1);
 }
 
-/* Tasks of some 50 KB of weights, or 8 M products. */
+/* Cuts tasks of about 50 KB of weights, or 8 M products. */
 static void cut(work *t, int n_workers)
 {
     size_t per_panel = (size_t)t->w.k * EK_PANEL;
@@ -76,7 +76,7 @@ static void cut(work *t, int n_workers)
     t->panels = panels < 1 ? 1 : (int)panels;
 }
 
-/* The rows of the pairs as one run of evenly spaced rows, copied together where they are not. */
+/* The rows of the pairs as one run of evenly spaced rows. Rows with other spacing are copied together. */
 static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int64_t n_pairs, work *t)
 {
     int64_t rows = n_pairs * p->m, k = p->w.k;
@@ -99,7 +99,7 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
     if (!t->in_pairs) return EK_OK;
     t->pairs.lds = k / t->w.group;
     t->pairs.ldx = (k * EK_LINEAR_B_BYTES + 127) / 64 *
-                   64; /* one line more than needed: rows a power of two apart would evict each other from the cache */
+                   64; /* rows a power of two apart would evict each other from the cache */
     t->pairs.x = lib_take_array(c, (size_t)rows, (size_t)t->pairs.ldx);
     t->pairs.sum = lib_take_array(c, (size_t)rows, (size_t)t->pairs.lds * sizeof *t->pairs.sum);
     return t->pairs.x && t->pairs.sum ? EK_OK : EK_ENOMEM;
@@ -137,7 +137,7 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
     return EK_OK;
 }
 
-/* ------------------------------------------------------------------ matrices that are not packed */
+/* --- matrices that are not packed --- */
 
 static const void *even_scales(const uint8_t *from, int64_t step, int size, int64_t n, uint8_t *room)
 {
@@ -150,7 +150,7 @@ typedef struct pack_work {
     ek_linear *w;
     const lib_matrix *m;
     const ek_weight_type *type;
-    uint8_t *room; /* per worker: two rows of scales */
+    uint8_t *room; /* two rows of scales per worker */
     size_t room_bytes;
 } pack_work;
 
@@ -167,7 +167,7 @@ static void pack_task(void *arg, int64_t task, int worker)
         const ek_weight_data row = {
             .type = t->type, .n = 1, .k = (int)m->k, .plane = {m->codes + n * m->code_row, s, b}};
         ek_err e = ek_linear_pack(t->w, (int)n, &row);
-        EK_ASSERT(e == EK_OK); /* the plan took the same shape */
+        EK_ASSERT(e == EK_OK); /* the plan checked the same shape */
     }
 }
 

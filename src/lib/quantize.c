@@ -1,4 +1,4 @@
-/* Quantisation and its inverse. Rows are independent, and so are a row's groups. */
+/* Quantisation and its inverse. Rows are independent, and so are the groups of a row. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 enum { MAX_GROUP = 128, PIECE = 256 };
 
-/* ------------------------------------------------------------------ affine: the rule of MLX on the CPU */
+/* --- affine: the rule of MLX on the CPU --- */
 
 static void affine_group(const float *w, int n, int bits, uint8_t *code, float *scale, float *bias)
 {
@@ -56,7 +56,7 @@ typedef struct work {
     lib_view x; /* [..., R, C] */
 } work;
 
-/* n codes into a row's bit string from element c, a multiple of 8. */
+/* Writes n codes into a row's bit string from element c on, a multiple of 8. */
 static void put_codes(uint8_t *row, int64_t c, const uint8_t *code, int n, int bits)
 {
     uint8_t *to = row + c * bits / 8;
@@ -111,7 +111,7 @@ static void dequantize_row(void *arg, int64_t row, int worker)
     }
 }
 
-/* x against the shape that q holds. */
+/* Checks x against the shape that q holds. */
 static ek_err check_shape(const lib_view *x, const lib_quant *q, const char *what)
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT], s[LIB_SHAPE_TEXT];
@@ -136,7 +136,7 @@ static ek_err quantize(lib_call *c, const ek_qview *view, const ek_view *x_view)
     if (t.x.count == 0) return EK_OK;
     lib_out codes, scales, biases = {0};
     const lib_view *x[1] = {&t.x};
-    /* codes are written as rows of bytes: words that do not follow each other are staged */
+    /* codes are written as rows of bytes, so words that are not adjacent are staged */
     bool uneven = lib_dim(&q.codes, 1) > 1 && lib_stride(&q.codes, 1) != (int64_t)lib_type_size(q.codes.type);
     EK_TRY(lib_out_begin(c, &codes, &q.codes, 2, (const lib_view *[]){&t.x, uneven ? &q.codes : NULL}));
     EK_TRY(lib_out_begin(c, &scales, &q.scales, 1, x));

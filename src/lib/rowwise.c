@@ -7,15 +7,15 @@ typedef struct work {
     const lib_kernels *k;
     lib_view x, y;
     int64_t n;      /* of a row */
-    float *scratch; /* per worker: one row */
+    float *scratch; /* one row per worker */
     /* norm */
     const float *w;
     float eps;
     /* rope */
     const float *frequencies;
     ek_rope_options how;
-    int64_t row_len; /* L: rows that follow each other in position */
-    float *table;    /* per worker: cos, sin and a row with its pairs apart */
+    int64_t row_len; /* L: the number of rows with successive positions */
+    float *table;    /* per worker: cos, sin, and a row with its pairs split */
 } work;
 
 static ek_err check_pair(lib_view *y, lib_view *x, const ek_view *yv, const ek_view *xv, int min_dims)
@@ -36,7 +36,7 @@ static ek_err begin(lib_call *c, const lib_kernels *k, work *t, lib_out *out, co
 {
     t->k = k;
     t->n = lib_dim(&t->x, 1);
-    /* in place is fine: a row is read before it is written; any other overlap is staged */
+    /* y may be exactly x, because a row is read before it is written. Any other overlap is staged */
     bool in_place = t->x.data == t->y.data && t->x.type == t->y.type &&
                     memcmp(t->x.stride, t->y.stride, sizeof t->x.stride) == 0;
     EK_TRY(lib_out_begin(c, out, &t->y, 2, (const lib_view *[]){in_place ? NULL : &t->x, also}));
@@ -110,7 +110,7 @@ ek_status ek_rms_norm(ek_view y, ek_view x, const ek_view *w, float eps)
 
 /* ------------------------------------------------------------------ rotation */
 
-/* Pairs (2j, 2j + 1) take part as (j, j + half). */
+/* Moves pairs (2j, 2j + 1) to (j, j + half). */
 static void split_pairs(float *to, const float *x, int64_t dims)
 {
     for (int64_t j = 0; j < dims / 2; j++) to[j] = x[2 * j], to[j + dims / 2] = x[2 * j + 1];

@@ -18,7 +18,7 @@ typedef struct lib_kv {
 } lib_kv;
 
 typedef struct lib_sdpa {
-    ek_attn_tensors of; /* sizes, scale, what hides keys; q, k, v and y are filled in at the end */
+    ek_attn_tensors of; /* sizes, scale and the hiding of keys; q, k, v and y are set at the end */
     lib_view q, y;
     lib_kv keys, values;
     bool masked;
@@ -30,7 +30,7 @@ typedef struct lib_sdpa {
 static ek_err check_kv(lib_call *c, lib_sdpa *s, lib_kv *x, const ek_view *dense, const ek_qview *quantised,
                        const char *what)
 {
-    char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT]; /* written where they are wanted: texts take microseconds */
+    char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT]; /* written only for an error */
     lib_view shape;
     if (dense) {
         EK_TRY(lib_view_check(&x->dense, dense, what));
@@ -199,13 +199,13 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     if (how.window < 0)
         return ek_fail(EK_EINVAL, "a window of %lld keys; q is %s", (long long)how.window, lib_shape(a, &s.q));
     EK_TRY(check_precision(&s, how.precision, k && v));
-    s.of.window = how.window < s.of.keys + s.of.rows ? how.window : 0; /* a longer one hides nothing */
+    s.of.window = how.window < s.of.keys + s.of.rows ? how.window : 0; /* a longer window hides nothing */
     s.of.scale = how.scale != 0 ? how.scale : 1 / sqrtf((float)s.of.dim);
     if (yv.count == 0) return EK_OK;
     if (s.of.rows > (INT64_C(1) << 40) / s.of.heads)
         return ek_fail(EK_EINVAL, "q %s has too many rows", lib_shape(a, &s.q));
     EK_TRY(find_starts(c, &s, how.key_start));
-    const lib_kv *kp = &s.keys, *vp = &s.values; /* absent views have no elements */
+    const lib_kv *kp = &s.keys, *vp = &s.values; /* views that are not given have no elements */
     EK_TRY(lib_out_begin(c, &out, &yv, 10,
                          (const lib_view *[]){&s.q, &s.mask, &kp->dense, &vp->dense, &kp->q.codes, &kp->q.scales,
                                               &kp->q.biases, &vp->q.codes, &vp->q.scales, &vp->q.biases}));

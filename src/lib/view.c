@@ -41,7 +41,7 @@ const char *lib_shape(char text[LIB_SHAPE_TEXT], const lib_view *v)
 
 enum { MAX_LOG2 = 55 };
 
-/* The bytes that the elements touch, relative to data: [*low, *high). */
+/* The range of bytes that the elements touch, relative to data: [*low, *high). */
 static bool extent(const lib_view *v, int64_t *low, int64_t *high)
 {
     *low = 0, *high = (int64_t)types[v->type].size;
@@ -61,7 +61,7 @@ ek_err lib_view_check(lib_view *out, const ek_view *v, const char *what)
         return ek_fail(EK_EINVAL, "%s has %d dims, 0 to %d are possible%s", what, v->n_dims, EK_VIEW_DIMS,
                        v->n_dims == -1 ? " (an axis or a range that its tensor does not have)" : "");
     *out = (lib_view){.data = v->data, .type = v->type, .n_dims = v->n_dims, .count = 1};
-    int64_t whole = 1; /* without the zeros, so that dims are bounded in an empty view too */
+    int64_t whole = 1; /* without zeros, so that dims are bounded in an empty view, too */
     for (int i = 0; i < v->n_dims; i++) {
         int64_t d = v->dim[i];
         if (d < 0) return ek_fail(EK_EINVAL, "dim %d of %s is %lld", i, what, (long long)d);
@@ -91,7 +91,7 @@ ek_err lib_out_check(const lib_view *y, const char *what)
         for (; at > 0 && llabs(y->stride[order[at - 1]]) > llabs(y->stride[i]); at--) order[at] = order[at - 1];
         order[at] = i;
     }
-    int64_t span = (int64_t)types[y->type].size; /* bytes of what the dims so far touch */
+    int64_t span = (int64_t)types[y->type].size; /* bytes that the dims so far touch */
     for (int i = 0; i < n; i++) {
         int64_t step = llabs(y->stride[order[i]]);
         if (step < span)
@@ -191,7 +191,7 @@ bool lib_rows_readable(const lib_view *v)
 typedef struct copy_arg {
     const lib_kernels *k;
     const lib_view *to, *from;
-    int64_t row; /* elements of a row */
+    int64_t row; /* elements per row */
 } copy_arg;
 
 enum { COPY_ROWS = 16 };
@@ -232,7 +232,7 @@ void lib_copy(lib_call *c, const lib_kernels *k, const lib_view *to, const lib_v
     lib_run(c, copy_task, &a, (rows + COPY_ROWS - 1) / COPY_ROWS);
 }
 
-/* A dense place of another type for v in working memory; dims of stride 0 stay so. */
+/* A dense place in working memory for v in another type. Dims of stride 0 stay so. */
 static ek_err place(lib_call *c, lib_view *to, const lib_view *v, ek_type t)
 {
     *to = *v;
@@ -287,7 +287,8 @@ enum {
 };
 static lib_kernels table[FLAGS + 1];
 
-/* Only flags that this machine has: the functions that fill in kernels are compiled for their instruction set too. */
+/* Uses only flags that this machine has, because the functions that fill in kernels are compiled for their instruction
+ * set, too. */
 static void fill_table(void)
 {
     const unsigned here = ek_cpu_detect();

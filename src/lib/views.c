@@ -11,7 +11,7 @@ ek_view ek_view_dense(void *data, ek_type type, int n_dims, const int64_t *dim)
     for (int i = n_dims - 1; i >= 0; i--) {
         v.dim[i] = dim[i];
         v.stride[i] = step;
-        /* a shape that overflows is refused by the operator, which multiplies with care */
+        /* the operator refuses a shape that overflows, because it multiplies with a check */
         if (__builtin_mul_overflow(step, dim[i] > 0 ? dim[i] : 1, &step)) step = INT64_MAX;
     }
     return v;
@@ -43,7 +43,7 @@ static ek_view nothing(ek_view v)
     return v;
 }
 
-/* axis within [0, n), or -1 */
+/* Turns axis into [0, n), or -1. */
 static int axis_of(const ek_view *v, int axis, int n)
 {
     if (v->n_dims < 0 || v->n_dims > EK_VIEW_DIMS) return -1;

@@ -30,7 +30,7 @@ ek_image_info ek_image_header_info(const ek_image_header *h)
     const int orientation = h->orientation ? h->orientation : 1;
     const bool turned = orientation >= 5;
     const size_t pixels = (size_t)(h->width * h->height);
-    /* The result, a copy to turn, what the decoder takes, and its tables. */
+    /* The result, a copy for rotation, the decoder's memory, and its tables. */
     const size_t per_pixel = 3 + (orientation > 1 ? 3u : 0u) + (size_t)h->memory;
     return (ek_image_info){.format = h->format,
                            .width = (int)(turned ? h->height : h->width),
@@ -38,11 +38,11 @@ ek_image_info ek_image_header_info(const ek_image_header *h)
                            .orientation = orientation,
                            .animated = h->animated,
                            .memory = pixels * per_pixel + ((size_t)16 << 20),
-                           /* Some rows of every component, and what libraries take for themselves. */
+                           /* Some rows of every component, and the libraries' own memory. */
                            .held = pixels * (size_t)h->held + (size_t)h->width * 128 + ((size_t)2 << 20)};
 }
 
-/* --- how it is turned --- */
+/* --- orientation --- */
 
 enum { ORIENTATION = 0x0112, BYTE = 1, SHORT = 3, LONG = 4 };
 

@@ -7,13 +7,13 @@ bool ek_is_jpeg(ek_media_bytes f)
     return f.n >= 3 && f.p[0] == 0xFF && f.p[1] == 0xD8 && f.p[2] == 0xFF;
 }
 
-/* SOF0 to SOF15 but DHT, JPG and DAC, which lie among them. */
+/* SOF0 to SOF15, without DHT, JPG and DAC, which have numbers between them. */
 static bool is_frame(uint8_t marker)
 {
     return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-/* A picture in several scans is kept as coefficients, of two bytes. Others need rows alone. */
+/* The decoder keeps a picture with several scans as coefficients of two bytes. Other pictures need only rows. */
 static void keep_coefficients(ek_image_header *h, int components)
 {
     h->memory = h->held = 2 * components + 1;
@@ -35,13 +35,13 @@ static ek_err read_frame(ek_image_header *h, int *components, const uint8_t *p, 
 
 static void read_app1(int *exif, int *xmp, const uint8_t *p, size_t n)
 {
-    static const char name[] = "http://ns.adobe.com/xap/1.0/"; /* with the zero behind it */
+    static const char name[] = "http://ns.adobe.com/xap/1.0/"; /* with its zero at the end */
     if (*exif == 0 && n >= 6 && memcmp(p, "Exif\0\0", 6) == 0) *exif = ek_exif_orientation(p, n);
     if (n > sizeof name && memcmp(p, name, sizeof name) == 0)
         *xmp = ek_xmp_orientation(p + sizeof name, n - sizeof name);
 }
 
-/* Markers up to the first scan. */
+/* Reads markers up to the first scan. */
 ek_err ek_jpeg_header(ek_image_header *h, ek_media_bytes f)
 {
     h->format = "JPEG";
@@ -49,7 +49,7 @@ ek_err ek_jpeg_header(ek_image_header *h, ek_media_bytes f)
     int components = 0, exif = 0, xmp = 0;
     while (f.n - at >= 4) {
         uint8_t marker = f.p[at + 1];
-        if (f.p[at] != 0xFF || marker == 0xFF || marker == 0) { /* stray bytes, which the library skips too */
+        if (f.p[at] != 0xFF || marker == 0xFF || marker == 0) { /* stray bytes, which the library also skips */
             at++;
             continue;
         }

@@ -5,30 +5,30 @@
 #include "base/encoding.h"
 #include "media/header.h"
 
-/* The chunks that say how a picture is turned. */
+/* The chunks with the orientation. */
 typedef struct texts {
     ek_inflate_fn *inflate;
-    bool has_exif, has_raw; /* eXIf; "Raw profile type exif" */
+    bool has_exif, has_raw; /* has_exif: eXIf; has_raw: "Raw profile type exif" */
     bool unread;            /* as in ek_image_header */
     int exif, raw, xmp;     /* their orientations */
-    int n_inflated;         /* texts so far that were compressed */
+    int n_inflated;         /* number of compressed texts so far */
 } texts;
 
-enum { MAX_TEXT = 1 << 20, MAX_INFLATED = 4 }; /* bytes of a text; texts of a picture */
+enum { MAX_TEXT = 1 << 20, MAX_INFLATED = 4 }; /* MAX_TEXT: bytes of a text; MAX_INFLATED: texts of a picture */
 
 static const char raw_key[] = "Raw profile type exif", xmp_key[] = "XML:com.adobe.xmp";
 
 /* Three lines (nothing, "exif", the number of bytes), then hexadecimal digits in lines. */
 static int read_raw(const uint8_t *s, size_t n)
 {
-    enum { MAX = 64 << 10 }; /* the first directory lies within it */
+    enum { MAX = 64 << 10 }; /* the first directory lies within these bytes */
     size_t at = 0, made = 0;
     for (int lines = 0; lines < 3; lines++) {
         const uint8_t *end = memchr(s + at, '\n', n - at);
         if (!end) return 0;
         at = (size_t)(end - s) + 1;
     }
-    const size_t room = (n - at) / 2 < MAX ? (n - at) / 2 : MAX; /* not MAX for each: a file may have a million texts */
+    const size_t room = (n - at) / 2 < MAX ? (n - at) / 2 : MAX; /* a file may have a million texts */
     uint8_t *bytes = ek_alloc(room);
     while (at < n && made < room) {
         const int byte = ek_hex_byte((const char *)s + at, n - at);
@@ -59,8 +59,8 @@ static void take_packed(texts *t, bool raw, const uint8_t *s, size_t n)
     free(text);
 }
 
-/* A chunk of n bytes; `name` has 4. KEY, 0, then the text: as it is, behind a method, or behind two flags and two words
- * with a 0 each. */
+/* Takes a chunk of n bytes; `name` has 4. The text comes after KEY and 0: as it is, after a method, or after two flags
+ * and two words with a 0 each. */
 static void take_chunk(texts *t, const uint8_t *name, const uint8_t *data, size_t n)
 {
     if (memcmp(name, "eXIf", 4) == 0) {
@@ -104,12 +104,13 @@ static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
     h->width = ek_be32(p);
     h->height = ek_be32(p + 4);
     if (p[8] > 16 || p[9] > 6) return ek_image_damaged(h->format, "its colour type is unknown");
-    h->memory = p[12] ? 4 : 1; /* interlaced: whole passes are kept, with alpha where it is blended */
+    h->memory = p[12] ? 4 : 1; /* interlaced: whole passes are kept, with alpha if it is blended */
     h->held = p[12] ? 4 : 0;
     return EK_OK;
 }
 
-/* Chunks up to the end of the file, without their data but for a few texts; each has at least 12 bytes. */
+/* Reads chunks up to the end of the file, without their data except for a few texts. Each chunk has at least 12
+ * bytes. */
 ek_err ek_png_header(ek_image_header *h, ek_media_bytes f, ek_inflate_fn *inflate)
 {
     texts t = {.inflate = inflate};

@@ -1,5 +1,5 @@
-/* Pictures by the helper. Its answers are checked, because a process that decodes untrusted files may answer anything.
- */
+/* Pictures by the helper. Its answers are checked, because a process that decodes untrusted files may give any
+ * answer. */
 #include "media/image.h"
 
 #include <string.h>
@@ -45,8 +45,8 @@ static ek_err check_answer(ek_image_info *out, const ek_decoded *a)
     return EK_OK;
 }
 
-/* A header that needs no library, of a format that the helper reads. All that is not simply good is the helper's to
- * judge. */
+/* Reads a header that needs no library, if the helper reads the format. The helper judges all headers that are not
+ * clearly right. */
 static bool read_here(ek_image_info *out, const void *bytes, size_t n)
 {
     const ek_media_bytes f = {bytes, n};
@@ -70,7 +70,7 @@ ek_err ek_image_probe(ek_image_info *out, const void *bytes, size_t n)
     return check_answer(out, &a);
 }
 
-/* Into room for width x height pixels. */
+/* Decodes into room for width x height pixels. */
 static ek_err decode(ek_image *out, ek_ask *ask, const void *bytes, size_t n, int width, int height)
 {
     ek_decoded a;

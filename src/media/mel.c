@@ -24,13 +24,13 @@ ek_err ek_sound_tokens(int *out, int samples, ek_sound_kind kind)
     return EK_OK;
 }
 
-/* Everything that does not depend on the sound. */
+/* Tables that do not depend on the sound. */
 typedef struct tables {
     double window[FRAME];
-    double c[POINTS / 2], s[POINTS / 2]; /* of 2 pi i / POINTS */
+    double c[POINTS / 2], s[POINTS / 2]; /* cos and sin of 2 pi i / POINTS */
     int reversed[POINTS];
-    int first[EK_MEL_BINS], n[EK_MEL_BINS]; /* lines of a bin whose weight is not 0 */
-    double weight[EK_MEL_BINS][LINES];      /* from the first on */
+    int first[EK_MEL_BINS], n[EK_MEL_BINS]; /* the lines of a bin whose weight is not 0 */
+    double weight[EK_MEL_BINS][LINES];      /* weights, beginning with the bin's first line */
 } tables;
 
 /* HTK's scale. */
@@ -75,7 +75,8 @@ static void make_tables(tables *t)
     make_bank(t);
 }
 
-/* In place, decimation in time: x[k] = sum over n of x[n] e^(-2 pi i n k / POINTS), inputs in reversed order. */
+/* In place, by decimation in time: x[k] = sum over n of x[n] e^(-2 pi i n k / POINTS). The inputs are in reversed
+ * order. */
 static void transform(double *re, double *im, const tables *t)
 {
     for (int half = 1; half < POINTS; half *= 2)

@@ -12,14 +12,14 @@ struct ek_pdftoppm {
     char *path;
 };
 
-/* --- pictures, one behind the other --- */
+/* --- the pictures, one after the other --- */
 
 static uint32_t big_endian(const uint8_t *p)
 {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* The bytes of the PNG that p begins with, up to its end mark; 0: there is none, or it is cut. */
+/* The length of the PNG at the beginning of p, up to its end mark; 0: there is no PNG, or it is cut. */
 static size_t png_bytes(const uint8_t *p, size_t n)
 {
     static const uint8_t head[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
@@ -58,7 +58,7 @@ ek_err ek_pdf_pages(const ek_pdftoppm *p, const void *bytes, size_t n, int max, 
 {
     char last[16], side[16];
     if (max > EK_PDF_PAGES) max = EK_PDF_PAGES;
-    snprintf(last, sizeof last, "%d", max + 1); /* one more says that there are too many */
+    snprintf(last, sizeof last, "%d", max + 1); /* one more page shows that there are too many */
     snprintf(side, sizeof side, "%d", EK_PDF_PAGE_SIDE);
     const char *const argv[] = {p->path, "-q", "-png", "-scale-to", side, "-f", "1", "-l", last, "-", NULL};
     const ek_pdf_run r = {.argv = argv,

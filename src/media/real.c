@@ -4,10 +4,10 @@
 #include <string.h>
 
 static const double pi = 3.14159265358979323846;
-/* ln 2 in two parts; the first has 20 zero bits at its end, so that its products with exponents are exact. */
+/* ln 2 in two parts. The first part ends with 20 zero bits, so that its products with exponents are exact. */
 static const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
 
-/* Taylor's series from its smallest term on, |x| <= pi / 4. */
+/* Taylor's series, summed from its smallest term, |x| <= pi / 4. */
 static double cos_near(double x)
 {
     double sum = 1.0;
@@ -22,7 +22,7 @@ static double sin_near(double x)
     return x * sum;
 }
 
-/* In eighths of a turn, whose borders are integers: the remainder loses nothing. */
+/* The angle is reduced in eighths of a turn. Their borders are integers, so the remainder is exact. */
 void ek_real_cos_sin(int i, int n, double *c, double *s)
 {
     int64_t eighths = 8 * (int64_t)i, quarter = (eighths / n + 1) / 2;

@@ -16,7 +16,7 @@ static double cubic(double x)
     return 0.0;
 }
 
-/* The inputs of output i, and their weights, which add up to 1 before they are rounded. Returns the largest. */
+/* The inputs of output i and their weights. Before rounding, the weights add up to 1. Returns the largest weight. */
 static double weigh(ek_resize_tap *t, double *w, int in, int out, int i)
 {
     double scale = (double)in / out, widened = scale > 1.0 ? scale : 1.0, support = 2.0 * widened;
@@ -35,7 +35,7 @@ static double weigh(ek_resize_tap *t, double *w, int in, int out, int i)
     return largest;
 }
 
-/* As many bits as keep the largest weight of a pass in 16. */
+/* The number of bits with which the largest weight of a pass still fits into 16 bits. */
 static int precision_of(double largest)
 {
     int bits = 0;
@@ -50,7 +50,7 @@ static void make_weights(ek_resize_pass *p, size_t n)
     p->high = ek_alloc(n / 2 * sizeof *p->high);
 }
 
-/* Every sample as it is. */
+/* Copies every sample. */
 static void prepare_same(ek_resize_pass *p, int n)
 {
     *p = (ek_resize_pass){.in = n, .out = n, .tap = ek_alloc((size_t)n * sizeof *p->tap)};
@@ -60,7 +60,7 @@ static void prepare_same(ek_resize_pass *p, int n)
     ek_resize_pairs(p);
 }
 
-/* A pass that would change no size is left out: its weights are 1. */
+/* A pass that changes no size is left out: all its weights are 1. */
 static void prepare(ek_resize_pass *p, int in, int out, ek_resizer how)
 {
     if (in == out) {
@@ -94,24 +94,24 @@ static void finish(ek_resize_pass *p)
     free(p->high);
 }
 
-/* --- rows as they come --- */
+/* --- rows in the order of their arrival --- */
 
-/* Rows run along the first axis of the stored picture, one after the other along the second. The resize works on shown
- * rows first, with 8 bits in between; for a rotated picture these are stored columns. */
+/* Rows run along the first axis of the stored picture and follow each other along the second. The resize works first on
+ * shown rows, with 8 bits in between. For a rotated picture these are stored columns. */
 struct ek_resizing {
     ek_image *to;
     ek_resize_pass along, over;
     const ek_resize_kernels *kernels;
     bool on_side;  /* stored rows are shown columns */
-    bool reversed; /* a stored row begins where the shown one ends */
-    bool upward;   /* the first stored row is the last one shown */
+    bool reversed; /* the stored row's beginning is the shown row's end */
+    bool upward;   /* the first stored row is the last shown row */
     int n_rows;    /* so far */
-    int next;      /* the output over the rows that is due next */
-    int n_ring;    /* rows that are kept: as many as one output reads */
+    int next;      /* the next output of the pass over the rows */
+    int n_ring;    /* number of kept rows: as many as one output reads */
     size_t n;      /* samples of each */
     uint8_t *ring, *line, *turned;
-    const uint8_t **rows; /* of the ring that one output reads */
-    void *room;           /* of the kernel along a row */
+    const uint8_t **rows; /* the rows of the ring that one output reads */
+    void *room;           /* memory of the kernel along a row */
 };
 
 static int max_taps(const ek_resize_pass *p)
@@ -175,14 +175,14 @@ size_t ek_resizing_memory(int width, int height, int orientation, int to_width, 
     const size_t over = (size_t)(on_side ? to_width : to_height), along = (size_t)(on_side ? to_height : to_width);
     const size_t in = (size_t)width, rows = (size_t)height, scale = rows / over + 1;
     const size_t n = 3 * (on_side ? in : along);
-    /* The ring and two lines; a row spread out; weights: four per input sample and eight per output one, as float64, as
-     * integers and in pairs, with their taps. */
+    /* The ring and two lines; a row that is spread out; the weights, four per input sample and eight per output sample,
+     * as float64, as integers and in pairs, with their taps. */
     return n * (4 * scale + 6) + 3 * (in > along ? in : along) + 16 * ((on_side ? rows : in) + 4 * scale + 24) +
            (in + rows) * 4 * 16 + (over + along) * 9 * 16 + 3 * over * along +
-           (4u << 20); /* big blocks are rounded up */
+           (4u << 20); /* large blocks are rounded up */
 }
 
-/* Line i of the pass over the rows. */
+/* Makes line i of the pass over the rows. */
 static void resize_over(ek_resizing *r, uint8_t *to, int i)
 {
     const ek_resize_tap *t = &r->over.tap[i];
@@ -210,7 +210,7 @@ static const uint8_t *reverse(ek_resizing *r, const uint8_t *rgb)
     return r->turned;
 }
 
-/* Has the last row come that the next output reads? */
+/* Whether the last row that the next output reads has arrived. */
 static bool is_due(const ek_resizing *r, int at)
 {
     if (r->next < 0 || r->next >= r->over.out) return false;

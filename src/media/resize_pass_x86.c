@@ -1,4 +1,4 @@
-/* The passes with SSE2, which every such processor has, and with AVX2. Products of 16 bits are added in pairs; no sum
+/* The passes with SSE2, which every x86-64 processor has, and with AVX2. Products of 16 bits are added in pairs; no sum
  * of bytes and weights can overflow. */
 #ifdef __x86_64__
 #include "media/resize_pass.h"
@@ -8,8 +8,8 @@
 
 /* --- along a row --- */
 
-/* A row is spread out for its sums: each pixel beside the next one, r r g g b b as 16 bits and two zeros. First come
- * the pairs that begin at an even pixel, then those that begin at an odd one. Behind the last pixel are zeros. */
+/* A row is spread out for its sums: each pixel stands beside the next one, r r g g b b as 16 bits and two zeros. The
+ * pairs that begin at an even pixel come first, then those that begin at an odd one. Zeros follow the last pixel. */
 static size_t pairs_room(int n)
 {
     return ek_resize_along_room(n) / 2 / sizeof(__m128i);
@@ -22,7 +22,7 @@ static void pair_of(__m128i *to, const uint8_t *rgb)
     _mm_storeu_si128(to, _mm_and_si128(beside, _mm_set_epi32(0, -1, -1, -1)));
 }
 
-/* Pixels from x on, x even: no read goes beyond the row. */
+/* Spreads pixels from x on; x is even. No read goes beyond the row. */
 static void spread_from(__m128i *even, __m128i *odd, const uint8_t *from, int x, int n)
 {
     for (; x + 4 <= n; x += 2) {
@@ -68,7 +68,7 @@ void ek_resize_along_sse2(uint8_t *to, const uint8_t *from, const ek_resize_pass
     }
 }
 
-/* Sixteen bytes, five pixels of which count, are two even and two odd pairs. */
+/* Sixteen bytes, of which five pixels are used, give two even and two odd pairs. */
 __attribute__((target("avx2"))) static void spread_avx2(__m128i *even, __m128i *odd, const uint8_t *from, int n)
 {
     const __m256i at_even = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, 6, -1, 9, -1, 7,
@@ -85,7 +85,7 @@ __attribute__((target("avx2"))) static void spread_avx2(__m128i *even, __m128i *
     spread_from(even, odd, from, x, n);
 }
 
-/* Four weights and four pixels at a time. */
+/* Sums over four weights and four pixels at a time. */
 __attribute__((target("avx2"))) static __m128i sums_avx2(const __m128i *px, const uint32_t *weight, int n)
 {
     const __m256i each = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
@@ -115,7 +115,7 @@ __attribute__((target("avx2"))) void ek_resize_along_avx2(uint8_t *to, const uin
 
 /* --- over rows --- */
 
-/* The two rows of pair j, from sample x on: a last one without a second has a weight of 0 for it. */
+/* The two rows of pair j, from sample x on. If the last row has no second one, the second weight is 0. */
 static const uint8_t *row_of(const uint8_t *const *rows, const ek_resize_tap *t, int j, size_t x)
 {
     return rows[j < t->n ? j : t->n - 1] + x;
@@ -132,7 +132,7 @@ static void over_rest(uint8_t *to, const uint8_t *const *rows, size_t x, size_t 
     }
 }
 
-/* Four sums of samples beside each other in a and four of those in b. */
+/* Adds four sums of adjacent samples in a, and four of those in b. */
 static void add_two(__m128i sum[2], const uint8_t *a, const uint8_t *b, uint32_t weight)
 {
     const __m128i zero = _mm_setzero_si128(), w = _mm_set1_epi32((int)weight);
@@ -189,7 +189,7 @@ __attribute__((target("avx2"))) void ek_resize_over_avx2(uint8_t *to, const uint
         }
         for (int k = 0; k < 2; k++)
             l[k] = _mm256_sra_epi32(_mm256_add_epi32(l[k], _mm256_slli_epi32(h[k], 8)), precision);
-        /* Eight sums each, in order; packing goes by halves. */
+        /* Eight sums each, put in order because packing works in halves. */
         const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(l[0], l[1]), 0xd8);
         const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(words, words), 0xd8);
         _mm_storeu_si128((__m128i *)(void *)(to + x), _mm256_castsi256_si128(bytes));

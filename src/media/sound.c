@@ -1,4 +1,4 @@
-/* Sounds by the helper. Its answers are checked, because a process that decodes untrusted files may answer anything. */
+/* Sounds by the helper. Its answers are checked, because a process that decodes untrusted files may give any answer. */
 #include "media/sound.h"
 
 #include <math.h>

@@ -34,7 +34,7 @@ static ek_err add(ek_device *d, int ordinal, const char *text)
     return EK_OK;
 }
 
-/* A number of at most four digits; -1: it is none. */
+/* A number of at most four digits; -1: there is none. */
 static int number(const char **p)
 {
     const size_t n = strspn(*p, "0123456789");
@@ -44,7 +44,7 @@ static int number(const char **p)
     return value;
 }
 
-/* N or A-B, up to a comma or the end. */
+/* Reads N or A-B, up to a comma or the end. */
 static ek_err add_numbers(ek_device *d, const char *p, const char *end, const char *text)
 {
     const int first = number(&p);
@@ -63,7 +63,7 @@ static bool is(const char *p, const char *end, const char *word)
     return (size_t)(end - p) == strlen(word) && !memcmp(p, word, (size_t)(end - p));
 }
 
-/* One of a list: after the first, a number alone suffices. */
+/* Reads one item of a list. After the first item, a number is enough. */
 static ek_err add_item(ek_device *d, const char *p, const char *end, const char *text)
 {
     const bool layers = is(p, end, "cpu:layers"), experts = is(p, end, "cpu:experts");
@@ -90,7 +90,7 @@ static ek_err add_item(ek_device *d, const char *p, const char *end, const char 
     return add_numbers(d, numbers ? numbers + 1 : p, end, text);
 }
 
-/* What stands behind an @: sm_80. */
+/* Reads the part after an @: sm_80. */
 static ek_err parse_features(ek_device *d, const char *p, const char *text)
 {
     const char *const from = p + 3;
@@ -149,8 +149,8 @@ ek_err ek_device_set_tune(ek_device *d, const char *tune)
 
 /* --- opening */
 
-/* auto: Vulkan's first device is taken where CUDA's cannot be, if it is a card: nobody measured one that shares the
- * CPU's memory. */
+/* With auto, Vulkan's first device is used if CUDA's cannot be, but only if it is a card. Devices that share the CPU's
+ * memory were never measured. */
 static bool prefers_vulkan(ek_gpu_driver *vulkan, const ek_device *d)
 {
     ek_gpu_driver cuda;
@@ -169,7 +169,7 @@ ek_err ek_device_driver(ek_gpu_driver *out, const ek_device *d)
     return EK_OK;
 }
 
-/* Of Vulkan's devices the cards, if there are any: beside them a driver may show the CPU. */
+/* Adds Vulkan's cards. Without cards, other devices, because a driver may also show the CPU. */
 static ek_err add_all(ek_fit_opts *o, const ek_gpu_driver *driver, bool vulkan)
 {
     int n = 0, cards = 0;
@@ -192,14 +192,14 @@ static ek_err resolve(ek_fit_opts *o, const ek_gpu_driver *driver, const ek_devi
     return d->all ? add_all(o, driver, d->vulkan) : EK_OK;
 }
 
-/* Of other makers' devices the CPU encodes pictures and sounds. */
+/* For devices of other makers, the CPU encodes pictures and sounds. */
 static void set_beside(ek_fit_opts *o, double max_bytes, const ek_fit_beside *beside)
 {
     o->max_bytes = max_bytes, o->beside = *beside;
     if (o->maker) o->beside.towers = 0;
 }
 
-/* The whole model on one device, which takes what is free there. */
+/* The whole model on one device, with the memory that is free there. */
 static ek_err open_alone(ek_gpu **out, const ek_gpu_driver *driver, ek_model *model, const ek_fit_opts *o)
 {
     const ek_model_share whole = {.end = ek_model_config(model)->n_layers, .embed = true};
@@ -250,7 +250,7 @@ ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double
     return EK_OK;
 }
 
-/* Those that are there; with max_bytes others are one of an H100's size on paper. */
+/* Finds the existing devices. With max_bytes, further devices are assumed to have the size of an H100. */
 static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *driver, const ek_fit_opts *o)
 {
     enum { HOPPER = 90, MULTIPROCESSORS = 132 };

@@ -20,7 +20,7 @@ bool ek_model_is_name(const char *text)
     return ek_hub_short_find(text) || ek_hub_name_parse(&name, text) == EK_OK;
 }
 
-/* A folder without any file of a model is said to be one: that its configuration is missing is not what is wrong. */
+/* If a folder has no file of a model, the error says so, not that its configuration is missing. */
 static ek_err check_folder(const char *path)
 {
     static const char *const ends[] = {".json", ".safetensors", ".gguf", ".model"};
@@ -38,7 +38,7 @@ static ek_err check_folder(const char *path)
     return ek_fail(EK_ENOTFOUND, "%s holds no model: neither config.json with safetensors nor a GGUF file", path);
 }
 
-/* Neither there as a path nor written as one. */
+/* Whether text is neither an existing path nor written like a path. */
 static bool looks_like_word(const char *text)
 {
     return access(text, F_OK) != 0 && !strchr(text, '/') && !ek_model_is_file_name(text);
@@ -108,7 +108,7 @@ ek_err ek_bundled_find(ek_buf *out)
                                         "../models/pocket", "../../share/evenkeel/models/pocket"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (found(out, self, tails[i])) return EK_OK;
-    /* A copy of the program alone, where it is installed too. */
+    /* For a copy of the program outside its installation, if it is also installed. */
     if (found(out, "/usr/local/share", "evenkeel/models/pocket") || found(out, "/usr/share", "evenkeel/models/pocket"))
         return EK_OK;
     return ek_fail(

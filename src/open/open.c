@@ -14,7 +14,7 @@
 #include "open/device.h"
 #include "open/tuning.h"
 
-enum { LONG_CHUNK = 2048 }; /* rows of prompts: with more of them no published model is much faster */
+enum { LONG_CHUNK = 2048 }; /* prompt rows of a step; no published model is much faster with more */
 
 /* --- the model --- */
 
@@ -44,7 +44,7 @@ ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, 
     return err;
 }
 
-/* Appends the path of the drafter; nothing if there is none. The bundled model has one beside it. */
+/* Appends the path of the drafter, or nothing if there is none. The bundled model has a drafter beside it. */
 static ek_err find_drafter(ek_buf *out, const ek_opened *m, const ek_open_opts *o)
 {
     if (o->draft && strcmp(o->draft, "auto") != 0) return EK_OK;
@@ -97,13 +97,13 @@ static ek_err open_towers(ek_opened *m, const ek_open_opts *o, const ek_model_op
     return EK_OK;
 }
 
-/* The weights of a model for devices are read once it is known that they have room, a part at a time: never are all in
+/* A model's weights for devices are read after a check that they fit, a part at a time, so that they are never all in
  * host memory at once. */
 static ek_err defer(const ek_open_opts *o, ek_model_opts *opts)
 {
     ek_device d;
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
-    opts->deferred = ek_device_is_wanted(&d) || o->cache_dir || o->cache_shared; /* a store is opened before */
+    opts->deferred = ek_device_is_wanted(&d) || o->cache_dir || o->cache_shared; /* a store comes first */
     if (!ek_device_is_split(&d) || !opts->packed_dir) return EK_OK;
     ek_log(EK_LOG_WARN, "weights for several devices are packed at every start: %s is not used", opts->packed_dir);
     opts->packed_dir = NULL;
@@ -148,9 +148,9 @@ static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
     return drafts(m, o) ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_drafting(m->ranks), m->drafter) : EK_OK;
 }
 
-/* A device's step takes about as long for many requests as for few. More requests do not take more of its memory than a
- * CPU's number with their whole context, or than the figure they were chosen by, because others may use the device too.
- */
+/* A device's step takes about as long for many requests as for few. More requests than on a CPU must not take more of
+ * the device's memory than the CPU's number with their whole context, or than the figure by which they were chosen,
+ * because others may use the device, too. */
 static void choose_requests(ek_engine_opts *o, const ek_executor *on)
 {
     const int ctx = o->ctx_tokens ? o->ctx_tokens : on->config->max_position_embeddings;
@@ -165,20 +165,20 @@ static void choose_requests(ek_engine_opts *o, const ek_executor *on)
     o->kv_bytes = bytes < on->room ? bytes : on->room;
 }
 
-/* What was not read when it was opened. */
+/* Packs the parts that were not read at opening. */
 static ek_err pack_all(const ek_opened *m)
 {
     EK_TRY(ek_model_pack_all(m->model));
     return m->drafter ? ek_model_pack_all(ek_drafter_model(m->drafter)) : EK_OK;
 }
 
-/* Pages outside of the engine: backend is one if any is set. */
+/* Pages outside the engine. backend is valid if any is set. */
 typedef struct pages {
     ek_store_backend backend;
     bool any;
 } pages;
 
-/* Whatever fails here is no reason to leave a device, so it comes before weights are copied there. */
+/* An error here is no reason to leave a device, so this comes before weights are copied to the device. */
 static ek_err open_pages(pages *p, ek_opened *m, const ek_open_opts *o, bool on_device)
 {
     *p = (pages){0};
@@ -213,7 +213,7 @@ static ek_err open_on_cpu(ek_opened *m, const ek_open_opts *o)
  * device's memory beside the weights. */
 static int choose_chunk(const ek_opened *m, const ek_engine_opts *o)
 {
-    const double part = 0.08; /* the rest is for keys and values, but for some */
+    const double part = 0.08; /* the rest is for keys and values, except for a small part */
     const ek_config *c = ek_model_config(m->model);
     const int max = c->max_position_embeddings;
     const bool host = m->ranks && ek_ranks_has_host(m->ranks);
@@ -229,7 +229,7 @@ static int choose_chunk(const ek_opened *m, const ek_engine_opts *o)
     return least;
 }
 
-/* On m->gpu or m->ranks; takes the pages. */
+/* Opens the engine on m->gpu or m->ranks; takes the pages. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o, pages *p)
 {
     ek_engine_opts opts = ek_open_engine_opts(o);
@@ -251,7 +251,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o, pages *p)
     return ek_engine_open_on(&m->engine, &on, &opts);
 }
 
-/* What was copied to the device. */
+/* Releases the weights that were copied to the device. */
 static void release_weights(const ek_opened *m)
 {
     if (!m->ranks || !ek_ranks_has_host(m->ranks)) ek_model_release_weights(m->model);
@@ -278,7 +278,8 @@ static ek_err wanted_device(ek_device *d, const ek_open_opts *o)
     return ek_device_set_tune(d, o->tune);
 }
 
-/* On the device, or, with auto, on the CPU if there is none or it has no room for the model or the engine. */
+/* Opens on the device. With auto, opens on the CPU if there is no device, or if it has no room for the model or the
+ * engine. */
 static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
 {
     ek_err why;
@@ -288,12 +289,12 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     const bool wanted = ek_device_is_wanted(&d);
     if (!d.gpu) return open_on_cpu(m, o);
     if (wanted) EK_TRY(open_pages(&p, m, o, true));
-    /* auto leaves out what has no room */
+    /* with auto, parts without room are left out */
     const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu ? m->drafter : NULL;
     const bool alone = !ek_device_is_split(&d) && o->gpu_bytes == 0;
     const ek_fit_beside beside = ek_open_beside(m->model, m->towers, drafter, o, alone);
     ek_err err = ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, &why);
-    /* A machine without a GPU is no news; one that is not used is. */
+    /* A machine without a GPU needs no message. A GPU that is not used does. */
     if (why) ek_log(why == EK_ENOTFOUND ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", ek_err_text());
     if (!err && ek_opened_gpu(m)) {
         err = open_at(m, o, &d, &p);
@@ -304,7 +305,7 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
         }
     }
     const bool on_device = ek_opened_gpu(m) != NULL;
-    close_pages(&p); /* what the engine did not take */
+    close_pages(&p); /* pages that the engine did not take */
     return err || on_device ? err : open_on_cpu(m, o);
 }
 
@@ -381,7 +382,7 @@ void ek_opened_close(ek_opened *m)
     *m = (ek_opened){0};
 }
 
-/* Steps of as many rows cost little memory whatever the model. */
+/* A step with this many rows needs little memory with any model. */
 int ek_open_chunk(const ek_model *m, bool host)
 {
     enum { LEAST = 512 };

@@ -10,14 +10,14 @@
 #include "open/device.h"
 #include "open/remote.h"
 
-/* --- values that cannot be --- */
+/* --- impossible values --- */
 
 static const char *text_or(const char *text, const char *otherwise)
 {
     return text ? text : otherwise;
 }
 
-/* list: names with bars between, as they are told. */
+/* list: the allowed names, separated by bars, as in the message. */
 static ek_err check_choice(const char *field, const char *value, const char *list)
 {
     if (!value) return EK_OK;
@@ -85,7 +85,7 @@ static ek_err check_sizes(const ek_open_opts *o)
     return EK_OK;
 }
 
-/* Fields that do not go together. */
+/* Refuses fields that cannot be used together. */
 static ek_err check_pairs(const ek_open_opts *o)
 {
     if (o->synthetic && o->model)
@@ -117,9 +117,9 @@ ek_err ek_open_check(const ek_open_opts *o)
     return ek_open_model_opts(o, &model);
 }
 
-/* --- what they mean below --- */
+/* --- the values of the layers below --- */
 
-#define MAX_GAP 0.06 /* seconds: some 17 tokens a second, more than a person reads */
+#define MAX_GAP 0.06 /* seconds: about 17 tokens a second, more than a person reads */
 
 ek_err ek_open_model_opts(const ek_open_opts *o, ek_model_opts *out)
 {

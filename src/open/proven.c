@@ -11,7 +11,7 @@
 #include "open/tuning.h"
 #include "vulkan/vulkan.h"
 
-/* All that decides what the comparisons would find. */
+/* All data on which the result of the comparisons depends. */
 static void text_of(ek_buf *out, const ek_gpu *g, const ek_model *m)
 {
     ek_buf_fmt(out, "kernels that gave the definition's bits\n%s%s, evenkeel %s, shaders %08x\n", ek_cuda_card(g->c),

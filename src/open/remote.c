@@ -21,18 +21,19 @@ enum { CONNECT_MS = 1000, FIRST_MS = 20000, LATER_MS = 2000, WAIT_MS = 1000, MAX
 _Static_assert((int)EK_DRAFT_MESSAGE_MAX <= (int)EK_DRAFT_MAX, "an answer fits into a proposal");
 static const double FIRST_REST = 1, MAX_REST = 60, BUSY_REST = 0.25;
 
-/* Where a request is. From ASKED until ANSWERED tokens[] belongs to the thread, before and after to the engine. */
+/* The state of a request. From ASKED until ANSWERED, tokens[] belongs to the thread; before and after, to the
+ * engine. */
 typedef enum state { FREE, IDLE, ASKED, FLYING, ANSWERED } state;
 
 typedef struct slot {
     state state;
     uint64_t request, salt;
-    bool dropped;    /* forgotten on its way */
-    bool refused;    /* the server does not take this request: too long */
+    bool dropped;    /* the request was forgotten before its answer */
+    bool refused;    /* the server refuses this request, because it is too long */
     int32_t *tokens; /* [max_ctx] */
-    int n, n_known;  /* tokens; those that the server has */
+    int n, n_known;  /* n: tokens; n_known: tokens that the server has */
     int max;
-    bool again; /* the server had lost them; all were sent */
+    bool again; /* the server had lost its tokens, so all were sent again */
     char session[33];
     double asked;
     int n_out;
@@ -47,7 +48,7 @@ struct ek_remote {
     const ek_curl *lib;
     CURLM *multi;
     struct curl_slist *headers;
-    char *url, *name; /* of the path; for the log, without a key */
+    char *url, *name; /* url: with the path; name: for the log, without a key */
     char vocabulary[17];
     int n_vocab, max_ctx;
     int wake; /* an eventfd */
@@ -125,7 +126,7 @@ static slot *take_free(ek_remote *r, uint64_t request, uint64_t salt)
 static void poke(const ek_remote *r)
 {
     const uint64_t one = 1;
-    if (write(r->wake, &one, sizeof one) < 0) return; /* it is set already */
+    if (write(r->wake, &one, sizeof one) < 0) return; /* a wake-up is already set */
 }
 
 static bool ask(void *arg, uint64_t request, uint64_t salt, const int32_t *tokens, int n, int max)
@@ -206,7 +207,7 @@ static void close_easy(ek_remote *r, slot *s)
     s->easy = NULL;
 }
 
-/* What the server said, for the log. */
+/* Quotes the server's answer for the log. */
 static void quote(char out[MAX_WHY], const slot *s, long status)
 {
     int n = snprintf(out, MAX_WHY, "status %ld: ", status);
@@ -215,8 +216,8 @@ static void quote(char out[MAX_WHY], const slot *s, long status)
     out[n] = '\0';
 }
 
-/* Of a failure while it does not rest, as of one of several at a time: a rest for all, of busy ones a short one. Under
- * lock. */
+/* After a failure, unless the server already rests, because several requests fail at a time: starts a rest for all, a
+ * short one if the server was busy. Under lock. */
 static double rest(ek_remote *r, bool busy)
 {
     double seconds = FIRST_REST;
@@ -289,7 +290,7 @@ static void begin(ek_remote *r, slot *s)
     if (c->multi_add_handle(r->multi, s->easy)) end(r, s, CURLE_FAILED_INIT);
 }
 
-/* Begins what was asked. False: it is to end. */
+/* Begins the new requests. False: the thread has to end. */
 static bool begin_all(ek_remote *r)
 {
     pthread_mutex_lock(&r->lock);
@@ -305,7 +306,7 @@ static bool begin_all(ek_remote *r)
     return go;
 }
 
-/* Nobody asks any more: what was asked is never answered, which costs time only. */
+/* No request is needed any more. Waiting requests are never answered, which costs only time. */
 static void give_up(ek_remote *r)
 {
     pthread_mutex_lock(&r->lock);

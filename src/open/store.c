@@ -8,7 +8,7 @@
 #include "cache/store.h"
 #include "cache/shared/store_shared.h"
 
-/* Everything that the bytes of a page depend on besides the tokens. */
+/* Everything except the tokens that the bytes of a page depend on. */
 static ek_err make_key(char *key, size_t room, ek_opened *m)
 {
     const ek_kv_layout *layout = ek_model_kv_layout(m->model);
@@ -20,8 +20,8 @@ static ek_err make_key(char *key, size_t room, ek_opened *m)
     return EK_OK;
 }
 
-/* A file belongs to one process; a GPU's and the CPU's pages have different files. A server that is started while its
- * predecessor drains waits for the file. */
+/* A file belongs to one process. Pages of a GPU and of the CPU have different files. A new server waits for the file
+ * while the server before it drains. */
 static ek_err open_disk(ek_store_backend *out, ek_opened *m, const ek_open_opts *o, const char *key, bool on_device)
 {
     const double max_bytes = o->cache_disk_bytes > 0 ? o->cache_disk_bytes : 0x1p33;
@@ -37,7 +37,7 @@ static ek_err open_disk(ek_store_backend *out, ek_opened *m, const ek_open_opts 
     }
 }
 
-/* A server is everybody's: a page has the same bytes wherever it was computed. */
+/* A page server is shared by all replicas, because a page has the same bytes on every machine. */
 static ek_err open_shared(ek_store_backend *out, ek_opened *m, const ek_open_opts *o, const char *key)
 {
     const ek_shared_opts shared = {.url = o->cache_shared,
@@ -49,7 +49,7 @@ static ek_err open_shared(ek_store_backend *out, ek_opened *m, const ek_open_opt
     return ek_store_shared_open(out, &shared, key, ek_model_kv_layout(m->model));
 }
 
-/* Disk and server, or either; *any is false for none. */
+/* Opens disk and server, or one of them; *any is false if neither is wanted. */
 static ek_err open_below(ek_store_backend *out, bool *any, ek_opened *m, const ek_open_opts *o, bool on_device)
 {
     ek_store_backend disk, shared;

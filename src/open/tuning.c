@@ -13,7 +13,7 @@
 #include "gpu/gpu.h"
 #include "vulkan/vulkan.h"
 
-#define MAX_FACTOR 100.0 /* nobody measures more, or less than its inverse */
+#define MAX_FACTOR 100.0 /* no measurement gives more, or less than its inverse */
 
 void ek_tuning_folder(ek_buf *out, char *(*env)(const char *name))
 {
@@ -41,7 +41,7 @@ void ek_tuning_path(ek_buf *out, const char *folder, const char *key)
     }
 }
 
-/* The file but for its last line, which is its checksum. */
+/* The file without its last line, which is its checksum. */
 static void text_of(ek_buf *out, const double *factor, const char *key)
 {
     ek_buf_fmt(out, "times of kernels, over those built in\n%s\n", key);
@@ -53,7 +53,7 @@ static void add_sum(ek_buf *b)
     ek_buf_fmt(b, "crc %08x\n", (unsigned)ek_crc32(0, b->data, b->len));
 }
 
-/* The file is what would be written of the numbers that it has. */
+/* Accepts only a file that is identical to the file written for its numbers. */
 static ek_err parse(double *factor, const char *text, const char *key)
 {
     ek_buf again = {0};
@@ -93,7 +93,7 @@ ek_err ek_tuning_make_folder(const char *folder)
     ek_buf_str(&parent, folder);
     char *const last = strrchr(parent.data, '/');
     if (last) *last = '\0';
-    if (last && parent.data[0]) mkdir(parent.data, 0700); /* ~/.cache; what it says shows at the next */
+    if (last && parent.data[0]) mkdir(parent.data, 0700); /* ~/.cache; an error shows at the next mkdir */
     const bool made = !mkdir(folder, 0700) || errno == EEXIST;
     const int why = errno;
     ek_buf_fini(&parent);

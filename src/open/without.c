@@ -8,7 +8,7 @@
 #include "model/source/source.h"
 #include "open/open.h"
 
-/* --- the executor that has no weights --- */
+/* --- an executor without weights --- */
 
 static ek_err open_nothing(void *arg, const ek_executor_sizes *sizes)
 {
@@ -44,7 +44,7 @@ static void close_nothing(void *arg)
     (void)arg;
 }
 
-/* Numbers of pages cost no memory where nobody has the pages. */
+/* Numbers of pages cost no memory if nobody has the pages. */
 static ek_executor executor_of(ek_model *m)
 {
     return (ek_executor){.config = ek_model_config(m),
@@ -67,7 +67,7 @@ static ek_err open_config(ek_model **out, const char *path, const ek_open_opts *
     ek_model_opts opts;
     EK_TRY(ek_open_model_opts(o, &opts));
     opts.pool = pool;
-    opts.deferred = true; /* so that none of its weights is made */
+    opts.deferred = true; /* deferred, so that none of its weights is made */
     opts.packed_dir = NULL;
     EK_TRY(ek_source_open(&source, path));
     ek_config *c = ek_alloc(sizeof *c);
@@ -79,7 +79,7 @@ static ek_err open_config(ek_model **out, const char *path, const ek_open_opts *
     return err;
 }
 
-/* Sizes of pictures follow from the towers' shapes, which stand in the files with their weights. */
+/* The sizes of pictures follow from the towers' shapes, which are in the files with the towers' weights. */
 static void open_media(ek_opened *m, const ek_open_opts *o)
 {
     ek_model_opts opts;

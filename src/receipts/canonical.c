@@ -22,7 +22,7 @@ static bool is_plain(const char *key, size_t n)
 
 static ek_err write_members(ek_buf *out, const json_t *v)
 {
-    json_t *o = (json_t *)(uintptr_t)v; /* jansson iterates without changing it */
+    json_t *o = (json_t *)(uintptr_t)v; /* jansson needs a non-const object, but iterating does not change it */
     const size_t n = json_object_size(v);
     const char **key = ek_alloc((n + 1) * sizeof *key);
     ek_err err = EK_OK;
@@ -74,7 +74,7 @@ ek_err ek_canonical_read(json_t **out, const char *text, size_t n, size_t max)
     if (size.depth > DEPTH || size.values > max)
         return ek_fail(EK_EFORMAT, "%zu values in a depth of %zu, at most %zu in %d are taken", size.values, size.depth,
                        max, DEPTH);
-    if (ek_json_read(out, text, n, n + 1)) return EK_EFORMAT; /* the reader's sentence says it */
+    if (ek_json_read(out, text, n, n + 1)) return EK_EFORMAT; /* the sentence is the reader's */
     ek_err err = ek_canonical_write(&again, *out);
     if (!err && (again.len != n || memcmp(again.data, text, n) != 0)) {
         size_t at = 0;

@@ -1,4 +1,4 @@
-/* Checkpoints of a log, and the proof that a receipt is one of its entries. */
+/* Checkpoints of a log, and the proof that a receipt is an entry of the log. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_NOTE = 4096, KEY_HASH = 4 };
 
-/* Before the sum of notes' keys stand their algorithm: 1, Ed25519. */
+/* The hash of a note's key begins with the key's algorithm: 1, Ed25519. */
 static void note_key(uint8_t out[KEY_HASH], const char *name, const ek_public_key *key)
 {
     ek_buf b = {0};
@@ -44,7 +44,7 @@ ek_err ek_checkpoint_write(ek_buf *out, const char *origin, size_t size, const e
     return err;
 }
 
-/* The next line of text, without its end; false: there is none. */
+/* The next line of text, without its newline; false: there is none. */
 static bool line_of(const char **at, const char *end, const char **line, size_t *n)
 {
     const char *stop = memchr(*at, '\n', (size_t)(end - *at));
@@ -100,7 +100,7 @@ ek_err ek_checkpoint_read(size_t *size, ek_hash *root, bool *good, const char *t
     EK_TRY(read_body(origin, size, root, &at, end));
     const size_t n_body = (size_t)(at - text) - 1;
     note_key(id, origin, key);
-    while (!*good && line_of(&at, end, &line, &n_line)) /* others may have signed too */
+    while (!*good && line_of(&at, end, &line, &n_line)) /* others may have signed, too */
         if (read_sig(sig, line, n_line, origin) && !memcmp(sig, id, KEY_HASH))
             EK_TRY(ek_signature_check(good, key, sig + KEY_HASH, text, n_body));
     return EK_OK;

@@ -19,7 +19,7 @@
 
 enum { PEM_LIMIT = 64 << 10 };
 
-/* --- the rule --- */
+/* --- the rule for valid signatures --- */
 
 /* Whether the number in 32 bytes, little-endian, is below the limit. */
 static bool is_below(const uint8_t x[32], const uint8_t limit[32])
@@ -29,7 +29,7 @@ static bool is_below(const uint8_t x[32], const uint8_t limit[32])
     return false;
 }
 
-/* Of an encoded point: y below 2^255 - 19. */
+/* Whether an encoded point has y below 2^255 - 19. */
 static bool is_canonical(const uint8_t point[32])
 {
     static const uint8_t p[32] = {0xed, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
@@ -41,7 +41,7 @@ static bool is_canonical(const uint8_t point[32])
     return is_below(y, p);
 }
 
-/* y of the points whose order divides 8; x decides on the sign alone. */
+/* The y of the points whose order divides 8. x only decides the sign. */
 static bool is_small(const uint8_t point[32])
 {
     static const uint8_t small[5][32] = {
@@ -61,7 +61,7 @@ static bool is_small(const uint8_t point[32])
     return false;
 }
 
-/* S below the order of the group. */
+/* Whether S is below the order of the group. */
 static bool is_scalar(const uint8_t s[32])
 {
     static const uint8_t order[32] = {0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7,
@@ -139,7 +139,7 @@ ek_err ek_signing_key_of(ek_signing_key **out, const uint8_t seed[32])
     return adopt(out, EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, 32));
 }
 
-/* No prompt for a password on the terminal. */
+/* No prompt for a password appears on the terminal. */
 static int no_password(char *buf, int size, int rw, void *arg)
 {
     (void)buf, (void)size, (void)rw, (void)arg;
@@ -213,7 +213,7 @@ ek_err ek_signing_key_make(const char *path, ek_public_key *out)
     if (!err) err = write_new(path, 0600, secret.data, secret.len);
     if (!err) {
         err = write_new(ek_buf_text(&other), 0644, half.data, half.len);
-        if (err) unlink(path); /* half a pair helps nobody */
+        if (err) unlink(path); /* half of a pair is useless */
     }
     *out = k->half;
     if (secret.data) OPENSSL_cleanse(secret.data, secret.len);

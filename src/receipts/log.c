@@ -25,11 +25,11 @@ struct ek_receipt_log {
     int fd;
     char *path, *origin;
     ek_tree tree;
-    ek_hash last;  /* SHA-256 of the last line, without its end */
+    ek_hash last;  /* SHA-256 of the last line, without its newline */
     off_t size;    /* bytes of whole lines */
-    size_t marked; /* entries of the last root */
+    size_t marked; /* entries that the last root covers */
     bool failed;   /* the last line could not be written */
-    bool torn;     /* half of it is left behind size */
+    bool torn;     /* a part of that line is in the file after size */
 };
 
 /* --- reading --- */
@@ -87,7 +87,7 @@ static ek_err read_lines(ek_receipt_log *l, const char *text, size_t n)
     for (size_t at = 0; at < n;) {
         const char *end = memchr(text + at, '\n', n - at);
         json_t *o = NULL;
-        if (!end) break; /* torn: its receipt was not sent */
+        if (!end) break; /* a torn line; its receipt was never sent */
         const size_t size = (size_t)(end - text) - at;
         number++;
         if (size > MAX_LINE || ek_json_read(&o, text + at, size, MAX_LINE)) return bad_line(l, number, "no JSON");
@@ -103,14 +103,14 @@ static ek_err read_lines(ek_receipt_log *l, const char *text, size_t n)
 
 /* --- writing; under the lock --- */
 
-/* Cuts off what is left of a line that could not be written: the next one would be glued to it. */
+/* Cuts off the rest of a line that could not be written, because the next line would be joined to it. */
 static ek_err cut(ek_receipt_log *l)
 {
     l->torn = ftruncate(l->fd, l->size) != 0;
     return l->torn ? ek_fail(EK_EIO, "%s: half a line is left: %s", l->path, strerror(errno)) : EK_OK;
 }
 
-/* A line as a whole, or nothing. */
+/* Appends a whole line, or nothing. */
 static ek_err append(ek_receipt_log *l, const ek_buf *line)
 {
     l->failed = true;
@@ -210,7 +210,7 @@ ek_err ek_receipt_log_ready(ek_receipt_log *l)
     if (fstatvfs(l->fd, &fs)) return ek_fail(EK_EIO, "%s: %s", l->path, strerror(errno));
     if ((uint64_t)fs.f_bavail * fs.f_frsize < ROOM)
         return ek_fail(EK_EIO, "the log of receipts has no room on its disk; ask without a receipt, or later");
-    /* The line that failed is not there; the next one may be. */
+    /* The line that failed is not in the file. The next line may be. */
     pthread_mutex_lock(&l->lock);
     const bool failed = l->failed;
     l->failed = false;

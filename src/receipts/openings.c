@@ -18,11 +18,11 @@
 
 enum { ROOM = 4 << 20, MAX_LINE = 64 << 20 }; /* bytes */
 
-/* fd changes on one thread alone, that of reopen and ready; others use it under the lock. */
+/* fd changes only on the thread that calls reopen and ready. Others use it under the lock. */
 struct ek_openings {
     pthread_mutex_t lock;
     int fd;
-    off_t torn; /* where half a line begins that could not be cut off; -1: there is none */
+    off_t torn; /* the offset of a part of a line that could not be cut off; -1: none */
     char *path;
 };
 
@@ -31,7 +31,7 @@ static ek_err failed(const char *path)
     return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
 }
 
-/* Offset of a last line without a newline; size: there is none; -1: unreadable. */
+/* The offset of a last line without a newline; size: there is none; -1: unreadable. */
 static off_t last_line(int fd, off_t size)
 {
     char block[4096];
@@ -56,8 +56,8 @@ static bool is_whole(int fd, off_t from, size_t n)
     return whole;
 }
 
-/* Of a line whose writing was cut short half is nothing. One that lacks its newline alone, as editors leave it, is a
- * copy that may have been sent. */
+/* A part of a line whose writing was interrupted is dropped. A whole line that only lacks its newline, as editors leave
+ * it, is a copy that may have been sent, so it is kept. */
 static ek_err end_last_line(const char *path, int fd, off_t size)
 {
     const off_t at = last_line(fd, size);
@@ -125,7 +125,7 @@ ek_err ek_openings_reopen(ek_openings *o)
     return EK_OK;
 }
 
-/* As a whole, or nothing. */
+/* Appends the whole text, or nothing. */
 static ek_err append(ek_openings *o, const ek_buf *line)
 {
     struct stat st;
@@ -138,7 +138,7 @@ static ek_err append(ek_openings *o, const ek_buf *line)
     return ek_fail_in(err, "%s", o->path);
 }
 
-/* Without the lock, under which a worker may wait for its disk. */
+/* Without the lock, because a worker may hold it while it waits for its disk. */
 ek_err ek_openings_ready(ek_openings *o)
 {
     struct statvfs fs;

@@ -171,7 +171,7 @@ ek_err ek_receipt_signed(ek_signed *out, const ek_receipt *r, const ek_public_ke
         named |= !strcmp(r->signature[i].keyid, key->id);
     }
     ek_buf_fini(&message);
-    /* An envelope's keyid is a hint that nobody signed; the statement's is signed. */
+    /* Nobody signed an envelope's keyid, so it is only a hint. The key in the statement is signed. */
     if (good && *r->statement.key && strcmp(r->statement.key, key->id)) good = false;
     *out = good ? EK_SIGNED_GOOD : named ? EK_SIGNED_WRONG : EK_SIGNED_OTHER;
     return err;
@@ -203,9 +203,9 @@ const char *ek_receipt_opens(const ek_receipt *r)
     return ek_hash_equal(&rows, &s->rows) ? NULL : "the roots of the rows";
 }
 
-/* --- for people --- */
+/* --- the text for people --- */
 
-/* A float as it is signed, and as people read it. */
+/* A float in the signed form, and in the form for people. */
 static void show_float(ek_buf *out, const char *digits)
 {
     char *end;
@@ -240,7 +240,7 @@ static void show_value(ek_buf *out, const json_t *v, const char *path)
 void ek_receipt_show(ek_buf *out, const ek_receipt *r)
 {
     json_t *o = NULL;
-    if (ek_json_read(&o, r->payload.data, r->payload.len, 0)) return; /* it was read already */
+    if (ek_json_read(&o, r->payload.data, r->payload.len, 0)) return; /* the payload was parsed before */
     show_value(out, json_object_get(o, "predicate"), "");
     json_decref(o);
     for (int i = 0; i < r->n_signatures; i++)

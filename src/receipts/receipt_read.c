@@ -156,7 +156,7 @@ static ek_err read_envelope(ek_receipt *r, const json_t *o)
     return EK_OK;
 }
 
-/* Where receipts lie in what people keep. */
+/* Finds the receipts in a file that a client kept. */
 static const json_t *find(const json_t *o)
 {
     if (json_is_array(o) || ek_json_get(o, "payload")) return o;
@@ -183,7 +183,7 @@ ek_err ek_receipts_parse(json_t **out, int *n_receipts, const char *text, size_t
     EK_TRY(check_size(text, n));
     if (ek_json_read(out, text, n, EK_RECEIPT_BYTES)) {
         *out = NULL;
-        return EK_EFORMAT; /* the reader's sentence says it */
+        return EK_EFORMAT; /* the sentence is the reader's */
     }
     const json_t *found = find(*out);
     const size_t count = json_is_array(found) ? json_array_size(found) : found ? 1 : 0;
@@ -196,7 +196,7 @@ ek_err ek_receipts_parse(json_t **out, int *n_receipts, const char *text, size_t
     return EK_OK;
 }
 
-/* They are believed as the tokens are: if the commitments fit. */
+/* The lengths are believed like the tokens: if the commitments match. */
 static void take_lengths(ek_receipt *r)
 {
     const ek_opening *o = &r->opening;

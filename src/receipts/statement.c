@@ -154,7 +154,7 @@ void ek_statement_write(ek_buf *out, const ek_statement *s)
 
 /* --- reading --- */
 
-/* An object whose members are counted as they are read; an unread member is unknown. */
+/* An object whose read members are counted. A member that was not read is unknown. */
 typedef struct reader {
     const json_t *o;
     const char *name;
@@ -203,7 +203,7 @@ static ek_err get_bool(bool *out, reader *r, const char *key)
     return EK_OK;
 }
 
-/* A text without NUL of at most max bytes. */
+/* A text of at most max bytes, without NUL. */
 static ek_err get_text(const char **out, reader *r, const char *key, size_t max)
 {
     const json_t *v = member(r, key);
@@ -364,7 +364,7 @@ static ek_err read_rows(ek_statement *s, const json_t *o)
     return all_read(&r);
 }
 
-/* Digits where they belong; a comparison as text is one of times. */
+/* Checks the places of digits, so that comparing two times as texts compares the times. */
 static bool is_time(const char *t)
 {
     static const char form[] = "0000-00-00T00:00:00Z";

@@ -46,7 +46,7 @@ enum {
 typedef struct row {
     const float *logits;
     int n;
-    ek_hash *node; /* of each group of 16 leaves */
+    ek_hash *node; /* a hash for each group of 16 leaves */
 } row;
 
 static ek_hash node_of(const ek_hash *child, int n)
@@ -58,12 +58,12 @@ static ek_hash node_of(const ek_hash *child, int n)
     return out;
 }
 
-/* Writes a leaf's bytes, a 0 and the logits from `at` on; returns how many. */
+/* Writes a leaf's bytes: a 0 and the logits from `at` on. Returns their number. */
 static size_t put_leaf(uint8_t out[1 + LEAF * sizeof(float)], const row *r, int at)
 {
     const int left = r->n - at < LEAF ? r->n - at : LEAF;
     out[0] = 0;
-    memcpy(out + 1, r->logits + at, (size_t)left * sizeof(float)); /* every machine of ours is little-endian */
+    memcpy(out + 1, r->logits + at, (size_t)left * sizeof(float)); /* all supported machines are little-endian */
     return 1 + (size_t)left * sizeof(float);
 }
 
@@ -184,7 +184,7 @@ void ek_tree_fini(ek_tree *t)
     *t = (ek_tree){0};
 }
 
-/* Over leaves [at, at + n), where at is a multiple of the smallest power of two that is not below n. */
+/* The root over leaves [at, at + n). at is a multiple of the smallest power of two that is not below n. */
 static ek_hash range_root(const ek_tree *t, size_t at, size_t n)
 {
     if ((n & (n - 1)) == 0) {
@@ -235,7 +235,7 @@ bool ek_tree_has(const ek_hash *root, size_t n, size_t i, const ek_hash *leaf, c
     return sn == 0 && ek_hash_equal(&h, root);
 }
 
-/* RFC 9162 2.1.4.1; whole: the older tree is all of these leaves' own subtree. */
+/* RFC 9162 2.1.4.1. whole: the older tree is the whole subtree of these leaves. */
 static int subproof(ek_hash *proof, const ek_tree *t, size_t at, size_t n, size_t m, bool whole)
 {
     if (m == n) {

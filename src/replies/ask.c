@@ -25,7 +25,7 @@ static void put_media(ek_buf *out, const ek_reply_ask *a)
     }
 }
 
-/* Nine digits are enough for every float; -0 decides as 0 does. */
+/* Nine digits are enough for every float. -0 has the same effect as 0. */
 static void put_float(ek_buf *out, const char *key, float x)
 {
     ek_buf_fmt(out, ",\"%s\":", key);

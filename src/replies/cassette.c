@@ -14,17 +14,17 @@
 
 /* --- reading a file --- */
 
-enum { SHORT = 8192 }; /* bytes of a line that begins or ends a section, at most */
+enum { SHORT = 8192 }; /* maximum bytes of a line that begins or ends a section */
 
 typedef struct reading {
     const ek_cassette_read *how;
     ek_cassette_counts *counts;
-    size_t number;  /* of the line, from 1 */
-    char *identity; /* of the section; NULL: none has begun */
+    size_t number;  /* the number of the line, from 1 */
+    char *identity; /* the section's identity; NULL: no section has begun */
     bool wanted;
-    bool known;             /* its version is this one */
+    bool known;             /* the section has this version */
     ek_cassette_end so_far; /* of the section */
-    ek_reply_record **held; /* of a section whose signature has not come yet, where one is needed */
+    ek_reply_record **held; /* records of a section whose signature is still missing, if one is needed */
     size_t n_held, cap_held;
 } reading;
 
@@ -60,7 +60,7 @@ static void give_held(reading *r, bool trusted)
 
 static void end_section(reading *r, bool is_whole)
 {
-    give_held(r, false); /* without the end that they wait for */
+    give_held(r, false); /* the end for which they wait is missing */
     if (r->identity && r->known && r->wanted && !is_whole)
         refuse(r, "the section before it has no end: the file was cut");
     free(r->identity);
@@ -94,7 +94,7 @@ static void begin_section(reading *r, const json_t *v)
     ek_cassette_end_init(&r->so_far);
 }
 
-/* By what was read, not by what the end says of it. */
+/* Decides by the data that was read, not by the claims of the end line. */
 static bool is_trusted(const reading *r, const json_t *v, const char sum[65])
 {
     size_t n = 0;
@@ -205,17 +205,17 @@ ek_err ek_cassette_read_file(ek_cassette_counts *out, const char *path, const ek
     return err ? ek_fail_in(err, "%s", path) : EK_OK;
 }
 
-/* --- answering from it --- */
+/* --- answers from a cassette --- */
 
 struct ek_cassette {
     char *identity;
-    ek_cassette_opts opts; /* while it is read, as the next three */
+    ek_cassette_opts opts; /* used while the file is read, like the next three */
     const char *path;
     size_t warned;
-    char *other; /* an identity that was passed over, for a sentence */
+    char *other; /* an identity that was passed over, for the sentence of an error */
     pthread_mutex_t lock;
     ek_reply_table table;        /* by content key */
-    ek_reply_requests *requests; /* of all sections; does not change once it is open */
+    ek_reply_requests *requests; /* the requests of all sections; unchanged after opening */
 };
 
 static bool wants(void *arg, const char *identity)
@@ -234,7 +234,7 @@ static bool trusts(void *arg, const char *key, const char *signature, size_t n_s
     return c->opts.trusts(c->opts.arg, key, signature, n_signature, message, n);
 }
 
-/* Of a record whose key is the content key. */
+/* Notes a record whose key is the content key. */
 static void note_request(void *arg, const char *identity, const ek_reply_record *r)
 {
     ek_cassette *c = arg;
@@ -248,7 +248,7 @@ static void note_request(void *arg, const char *identity, const ek_reply_record 
     json_decref(v);
 }
 
-/* The request is kept in fewer bytes than its text has. */
+/* A kept request takes fewer bytes than its text, so the text is dropped. */
 static ek_reply_record *without_ask(ek_reply_record *r)
 {
     ek_reply_draft d = {0};

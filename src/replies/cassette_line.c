@@ -1,4 +1,4 @@
-/* A line of a cassette from and to a record. */
+/* Converts between a line of a cassette and a record. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static void put_probs(ek_buf *out, const ek_reply_record *r)
     put_base64(out, &data);
 }
 
-/* Up to the sum, which is of it. */
+/* Writes the line up to its sum, which covers this part. */
 static void put_line(ek_buf *out, const ek_reply_record *r, const ek_reply_key *key, const ek_reply_ask *ask,
                      char sum[65])
 {
@@ -138,7 +138,7 @@ ek_err ek_cassette_end_line(ek_buf *out, const char *identity, ek_cassette_end *
 
 enum { PROB = 4 + 8 * EK_LOGPROBS_MAX };
 
-/* At most n pieces of each bytes. */
+/* Reads at most n pieces of `each` bytes. */
 static ek_err read_base64(ek_buf *out, const json_t *v, const char *key, size_t n, size_t each)
 {
     size_t digits = 0;
@@ -193,7 +193,7 @@ static ek_err read_reply(ek_reply_draft *d, const json_t *v, int n_vocab)
     return err;
 }
 
-/* The line's sum is of its own key; the key has to be that of the request. */
+/* The line's sum covers its own key. The key has to be that of the request. */
 static ek_err check(const ek_reply_record *r, const json_t *v, const ek_reply_asked *asked, char sum[65])
 {
     ek_reply_key content;

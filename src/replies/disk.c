@@ -23,7 +23,7 @@ static const char schema[] = "CREATE TABLE IF NOT EXISTS meta(key TEXT NOT NULL)
 enum { PATH_ROOM = 4096 };
 
 typedef struct disk {
-    pthread_mutex_t lock; /* of all below: lookups come from several threads */
+    pthread_mutex_t lock; /* guards all members below, because lookups come from several threads */
     char *path, *identity;
     int n_vocab;
     double max_bytes, max_age, last_warning;
@@ -96,7 +96,7 @@ static int begin_anew(disk *d, const char *what)
     return rc;
 }
 
-/* At most a line a minute. */
+/* Logs at most one line a minute. */
 static void failed(disk *d, const char *doing, int rc)
 {
     const double now = ek_now();
@@ -120,7 +120,7 @@ static int drop(disk *d, const ek_reply_key *k)
     return rc;
 }
 
-/* A record of another sum, key or vocabulary is dropped. */
+/* Drops a record with another sum, key or vocabulary. */
 static int take_row(disk *d, const ek_reply_key *k, ek_reply_record **out)
 {
     const void *bytes = sqlite3_column_blob(d->find, 0);
@@ -162,7 +162,7 @@ static ek_reply_record *find(void *arg, const ek_reply_key *k, const ek_reply_ke
     return r;
 }
 
-/* The least recently used ones of the owner that has most. */
+/* Removes the least recently used records of the owner with the most bytes. */
 static int make_room(disk *d, double bytes)
 {
     static const char victims[] = "DELETE FROM reply WHERE rowid IN (SELECT rowid FROM reply WHERE owner="
@@ -191,7 +191,7 @@ static int write_one(disk *d, const ek_reply_record *r, uint64_t owner)
     sqlite3_bind_int64(d->add, 5, (sqlite3_int64)n);
     sqlite3_bind_blob64(d->add, 6, bytes, n, SQLITE_STATIC);
     rc = ek_store_db_step(d->add);
-    if (!rc) d->total += (int64_t)n; /* one that it replaced is counted until the sum is taken again */
+    if (!rc) d->total += (int64_t)n; /* a replaced record stays counted until the sum is computed again */
     return rc;
 }
 
@@ -284,7 +284,7 @@ ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o)
         d->damaged++;
         rc = begin_anew(d, sqlite3_errstr(rc));
     }
-    if ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR) { /* a full disk is no reason not to serve */
+    if ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR) { /* with a full disk the server still works */
         if (!d->gone) give_up(d, rc);
         rc = 0;
     }

@@ -20,13 +20,13 @@ struct ek_flight {
     int refs;
     bool leads, has_probs;
     entry *entry;
-    ek_logprobs *probs; /* as many, with has_probs */
+    ek_logprobs *probs; /* as many as tokens, if has_probs */
     int n, cap;
     ek_flight_follower *followers;
 };
 
 struct ek_flights {
-    pthread_mutex_t lock; /* of all below, and of the flights */
+    pthread_mutex_t lock; /* guards all members below, and the flights */
     ek_flight *slot[SLOTS];
 };
 
@@ -184,7 +184,7 @@ bool ek_flight_claim(ek_flight *f, ek_flight_follower *who, ek_reply_record **ou
     pthread_mutex_lock(&f->all->lock);
     const bool mine = !f->leads;
     if (mine) {
-        f->leads = true; /* nobody adds a token but this follower, from now on */
+        f->leads = true; /* from now on only this follower adds tokens */
         unlink_follower(f, who);
     }
     pthread_mutex_unlock(&f->all->lock);

@@ -20,7 +20,7 @@ static void add_bytes(sum *s, const void *p, size_t n)
 static void add_float(sum *s, float x)
 {
     uint32_t bits;
-    x = x == 0 ? 0 : x; /* -0 decides as 0 does */
+    x = x == 0 ? 0 : x; /* -0 has the same effect as 0 */
     memcpy(&bits, &x, sizeof bits);
     ek_sha256_add_u64(&s->sha, bits);
 }
@@ -43,7 +43,7 @@ typedef struct indexed {
     int at;
 } indexed;
 
-/* By token; entries of one token stay in their order. */
+/* Orders by token. Entries of one token stay in their order. */
 static int by_token(const void *a, const void *b)
 {
     const indexed *x = a, *y = b;
@@ -80,7 +80,7 @@ bool ek_reply_is_decided(const ek_sampling *s, bool has_seed)
     return has_seed || s->temperature < EK_MIN_TEMPERATURE;
 }
 
-/* A greedy reply draws nothing: what shapes the draw is left out. */
+/* A greedy reply draws nothing, so options that change the draw are left out. */
 static void add_sampling(sum *s, const ek_sampling *o)
 {
     const bool draws = o->temperature >= EK_MIN_TEMPERATURE;

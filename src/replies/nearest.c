@@ -20,7 +20,7 @@ typedef struct request {
 } request;
 
 struct ek_reply_requests {
-    request *at; /* by prompt, then by key */
+    request *at; /* sorted by prompt, then by key */
     size_t n, cap;
     char **identity;
     size_t n_identities;
@@ -48,7 +48,7 @@ size_t ek_reply_requests_count(const ek_reply_requests *r)
 
 static const char *keep_identity(ek_reply_requests *r, const char *identity)
 {
-    for (size_t i = r->n_identities; i-- > 0;) /* sections have one each: most often the last */
+    for (size_t i = r->n_identities; i-- > 0;) /* each section has one identity, and it is most often the last one */
         if (!strcmp(r->identity[i], identity)) return r->identity[i];
     r->identity = ek_realloc(r->identity, (r->n_identities + 1) * sizeof *r->identity);
     return r->identity[r->n_identities++] = ek_strdup(identity);
@@ -79,7 +79,7 @@ void ek_reply_requests_add(ek_reply_requests *r, const ek_reply_key *key, const 
     r->at[r->n++] = q;
 }
 
-/* How many tokens both prompts begin with. */
+/* The number of tokens with which both prompts begin. */
 static int common(const request *a, const request *b)
 {
     const int n = a->n_tokens < b->n_tokens ? a->n_tokens : b->n_tokens;
@@ -88,7 +88,7 @@ static int common(const request *a, const request *b)
     return i;
 }
 
-/* A prompt comes before those that go on behind it. */
+/* Orders a prompt before the prompts that continue it. */
 static int by_prompt(const request *a, const request *b)
 {
     const int i = common(a, b);
@@ -111,8 +111,8 @@ void ek_reply_requests_sort(ek_reply_requests *r)
 /* --- differences --- */
 
 typedef struct differences {
-    ek_buf *out;   /* NULL: they are counted */
-    int n, unsaid; /* unsaid: values that one of them has alone */
+    ek_buf *out;   /* NULL: differences are only counted */
+    int n, unsaid; /* unsaid: values that only one of the two has */
 } differences;
 
 __attribute__((format(printf, 2, 3))) static void differ(differences *d, const char *fmt, ...)
@@ -188,7 +188,7 @@ void ek_reply_nearest(ek_buf *out, const ek_reply_requests *r, const ek_reply_as
     char key[EK_REPLY_KEY_TEXT];
     if (r->n == 0) return;
     const request q = borrowed(ask);
-    size_t at = lower_bound(r, &q); /* its neighbours share the most tokens with q */
+    size_t at = lower_bound(r, &q); /* the neighbours share the most tokens with q */
     if (at == r->n || (at > 0 && common(&r->at[at - 1], &q) > common(&r->at[at], &q))) at--;
     at = lower_bound(r, &r->at[at]);
     size_t best = at;

@@ -37,7 +37,7 @@ static void add_probs(ek_buf *b, const ek_logprobs *p)
 
 void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs)
 {
-    if (d->n == EK_REPLY_MAX_TOKENS) return; /* what was sampled before is right for itself */
+    if (d->n == EK_REPLY_MAX_TOKENS) return; /* the tokens so far are a valid record */
     ek_buf_le(&d->tokens, (uint32_t)token, 4);
     ek_buf_le(&d->rows, row, 8);
     if (probs && d->n_probs == d->n) {
@@ -75,7 +75,7 @@ static ek_reply_record *new_record(size_t size)
     return r;
 }
 
-/* Points into bytes, whose sizes fit. */
+/* Sets pointers into the bytes, whose sizes were checked. */
 static void place(ek_reply_record *r)
 {
     const uint8_t *p = r->bytes + HEAD;

@@ -13,7 +13,7 @@
 
 enum { MAX_QUEUED_BYTES = 64 << 20, BATCH = 256 };
 
-/* A record on its way to the backends. */
+/* A record that waits to be written to the backends. */
 typedef struct queued {
     struct queued *next;
     ek_reply_record *record;
@@ -37,11 +37,11 @@ struct ek_replies {
     queued *first, **last;
     size_t queued_bytes;
     bool writing, closing;
-    double audit_due; /* hits that are to be audited; the whole part of it */
+    double audit_due; /* hits that still have to be audited; the whole part counts */
     ek_replies_stats stats;
 };
 
-/* --- the thread that writes --- */
+/* --- the writing thread --- */
 
 static int take_batch(ek_replies *r, ek_reply_record **record, uint64_t *owner)
 {
@@ -60,7 +60,7 @@ static int take_batch(ek_replies *r, ek_reply_record **record, uint64_t *owner)
     return n;
 }
 
-/* Gathers for 50 ms: a transaction per record would be one write to the disk each. */
+/* Gathers records for 50 ms, because a transaction per record would be one disk write for each. */
 static void *run(void *arg)
 {
     ek_replies *r = arg;
@@ -96,7 +96,7 @@ static bool writes(const ek_replies *r)
     return false;
 }
 
-/* Under the lock. A record that finds no room is lost for the backends and stays in memory. */
+/* Under the lock. If there is no room for a record, the backends do not get it, and it stays in memory. */
 static void enqueue(ek_replies *r, uint64_t owner, ek_reply_record *record)
 {
     size_t bytes;
@@ -201,7 +201,7 @@ static bool is_old(const ek_replies *r, const ek_reply_entry *e)
     return r->opts.max_age > 0 && ek_now() - e->since > r->opts.max_age;
 }
 
-/* Under the lock; a reference for the caller. */
+/* Under the lock. Returns a reference for the caller. */
 static ek_reply_record *find_in_memory(ek_replies *r, const ek_reply_key *k)
 {
     ek_reply_entry *e = ek_reply_table_find(&r->table, k);
@@ -226,9 +226,9 @@ ek_reply_record *ek_replies_find(ek_replies *r, const ek_reply_key *k, const ek_
         found = b->find(b->arg, k, content, owner);
         if (!found) continue;
         pthread_mutex_lock(&r->lock);
-        const bool doubtful = r->stats.wrong != wrong; /* it may be of those that are dropped meanwhile */
+        const bool doubtful = r->stats.wrong != wrong; /* the record may be one of those that are dropped meanwhile */
         r->stats.from[b->origin] += !doubtful;
-        if (!doubtful && b->origin != EK_REPLY_FILE) /* a cassette is in memory anyway */
+        if (!doubtful && b->origin != EK_REPLY_FILE) /* a cassette's records are in memory anyway */
             ek_reply_table_put(&r->table, owner, ek_reply_record_retain(found), ek_now());
         pthread_mutex_unlock(&r->lock);
         if (!doubtful) continue;
@@ -244,7 +244,7 @@ void ek_replies_nearest(const ek_replies *r, ek_buf *out, const ek_reply_ask *as
         if (r->backend[i].nearest) r->backend[i].nearest(r->backend[i].arg, out, ask);
 }
 
-/* Under the lock, which it leaves meanwhile: the caller looks again. */
+/* Under the lock, which it releases in between, so the caller looks again. */
 static void settle(ek_replies *r, ek_reply_record **record, ek_reply_record *old)
 {
     const bool lies = ek_reply_record_contradicts(old, *record);
@@ -289,11 +289,11 @@ void ek_replies_wrong(ek_replies *r, const ek_reply_record *record, const char *
     char text[EK_REPLY_KEY_TEXT];
     for (int i = 0; i < r->n_backends; i++) {
         const ek_reply_backend *b = &r->backend[i];
-        const bool holds = b->origin == EK_REPLY_DISK && origin == EK_REPLY_COMPUTED; /* what this process computed */
+        const bool holds = b->origin == EK_REPLY_DISK && origin == EK_REPLY_COMPUTED; /* computed by this process */
         if (b->origin == origin || holds) b->distrust(b->arg);
         else if (b->forget) b->forget(b->arg, k);
     }
-    /* Last: what a lookup has in hand, from before a backend was told, is not kept (ek_replies_find). */
+    /* This comes last. A lookup may hold a record from before a backend was told; it is not kept (ek_replies_find). */
     pthread_mutex_lock(&r->lock);
     const size_t n = ek_reply_table_drop_origin(&r->table, origin);
     r->stats.wrong++;

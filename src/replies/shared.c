@@ -20,16 +20,16 @@ typedef struct shared {
     atomic_bool distrusted;
     atomic_ullong damaged;
 
-    pthread_mutex_t lock; /* of what follows: lookups, which take turns */
+    pthread_mutex_t lock; /* guards the next members: lookups take turns */
     ek_shared_connection in;
     bool asks, closing;  /* asks: a connection is wanted */
-    double last_warning; /* ek_now() of the last damaged one in the log */
+    double last_warning; /* ek_now() at the last damaged record in the log */
     pthread_cond_t wanted;
-    pthread_t thread; /* connects, so that no lookup waits for it */
+    pthread_t thread; /* connects, so that no lookup waits for a connection */
     bool has_thread;
 
     pthread_mutex_t drops_lock;
-    ek_reply_key drop[MAX_DROPS]; /* to be deleted by the next lookup */
+    ek_reply_key drop[MAX_DROPS]; /* the next lookup deletes these */
     int n_drops;
 
     ek_shared_connection out; /* the writer's */
@@ -66,7 +66,7 @@ static void *connect_thread(void *arg)
         pthread_mutex_unlock(&s->lock);
         ek_shared_connection_connect(&fresh);
         pthread_mutex_lock(&s->lock);
-        s->in = fresh; /* lookups leave one alone that is not connected */
+        s->in = fresh; /* until it is connected, lookups do not use it */
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -101,7 +101,7 @@ static void forget(void *arg, const ek_reply_key *k)
     pthread_mutex_unlock(&s->drops_lock);
 }
 
-/* One that cannot be deleted now is kept for a later lookup. */
+/* A record that cannot be deleted now is deleted by a later lookup. */
 static ek_err delete_dropped(shared *s)
 {
     ek_reply_key k;
@@ -153,7 +153,7 @@ static ek_reply_record *find(void *arg, const ek_reply_key *k, const ek_reply_ke
     return r;
 }
 
-/* Others may find it right again: their business. This process neither reads nor writes there any more. */
+/* Other processes check the server themselves. This process neither reads nor writes there any more. */
 static void distrust(void *arg)
 {
     shared *s = arg;
@@ -175,7 +175,7 @@ static ek_err send_record(shared *s, const ek_reply_record *r)
     return command(&s->out, "SET", set, s->max_age > 0 ? 5 : 3, &reply, 4096, ek_now() + ek_shared_patience((double)n));
 }
 
-/* What cannot be sent now is lost for others: it is in memory here. */
+/* A record that cannot be sent now is lost for others. Here it is in memory. */
 static ek_err write_all(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n)
 {
     shared *s = arg;

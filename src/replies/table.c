@@ -5,12 +5,12 @@
 
 #include "base/alloc.h"
 
-enum { FIRST_SLOTS = 1024, PER_ENTRY = 64 }; /* PER_ENTRY: bytes that a record takes besides its own */
+enum { FIRST_SLOTS = 1024, PER_ENTRY = 64 }; /* PER_ENTRY: bytes that a record takes besides its own bytes */
 
 static size_t slot_of(const ek_reply_table *t, const ek_reply_key *k)
 {
     uint64_t h;
-    memcpy(&h, k->h, sizeof h); /* a SHA-256 is spread well */
+    memcpy(&h, k->h, sizeof h); /* the bits of a SHA-256 are spread evenly */
     return (size_t)h & (t->n_slots - 1);
 }
 

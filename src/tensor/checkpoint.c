@@ -17,7 +17,7 @@ enum { INDEX_LIMIT = 100 * 1000 * 1000 };
 static const char index_name[] = "model.safetensors.index.json";
 
 struct shard {
-    char *name; /* as errors call it: the path that was opened */
+    char *name; /* the name in errors: the path that was opened */
     ek_map map;
 };
 
@@ -83,7 +83,7 @@ static void add_name(struct names *list, const char *name)
     list->name[list->n++] = ek_strdup(name);
 }
 
-/* Sorted, each once. By sorting, because an index may name as many files as it has tensors. */
+/* Sorts the names and removes repeated ones. Sorting is fast enough for an index with as many files as tensors. */
 static void sort_names(struct names *list)
 {
     size_t kept = 0;
@@ -130,7 +130,7 @@ static ek_err open_files(ek_checkpoint *c, const char *dir, struct names *list)
     return EK_OK;
 }
 
-/* A name in the index that leaves the folder would read foreign files. */
+/* Refuses a name in the index that leads out of the folder, because it would read other files. */
 static bool plain_file_name(const char *s)
 {
     return s && *s && *s != '.' && !strchr(s, '/');
@@ -261,9 +261,9 @@ const ek_tensor *ek_checkpoint_find(const ek_checkpoint *c, const char *name)
 
 struct ek_listing {
     ek_listed *one;
-    char (*number)[20]; /* of types without a name */
+    char (*number)[20]; /* names of types without a name */
     int n;
-    ek_checkpoint *files; /* one of these two */
+    ek_checkpoint *files; /* files or gguf is set */
     ek_gguf *gguf;
 };
 

@@ -43,7 +43,7 @@ ek_f16 ek_f32_f16(float f)
     uint32_t u = ek_f32_bits(f), sign = u >> 16 & 0x8000u, mag = u & 0x7fffffffu;
     if (mag > 0x7f800000u) return (ek_f16)(sign | 0x7e00u | (mag >> 13 & 0x3ffu));
     if (mag >= 0x477ff000u) return (ek_f16)(sign | 0x7c00u); /* 65520 and above round to infinity */
-    if (mag < 0x38800000u) { /* below 2^-14: adding 0.5 leaves the code, rounded, in the low bits */
+    if (mag < 0x38800000u) { /* below 2^-14: after adding 0.5, the low bits are the rounded code */
         uint32_t code = ek_f32_bits(ek_bits_f32(mag) + 0.5f) - ek_f32_bits(0.5f);
         return (ek_f16)(sign | code);
     }

@@ -1,4 +1,4 @@
-/* GGUF files on disk: one, or the files of a split model. */
+/* GGUF files on disk: one file, or the files of a split model. */
 #include "tensor/gguf.h"
 
 #include <dirent.h>
@@ -71,7 +71,7 @@ const char *ek_gguf_file_name(const ek_gguf *g, int i)
 
 /* ------------------------------------------------------------------ split files */
 
-/* A whole number of a part, which may be absent. */
+/* A whole number in a part. The key may be absent. */
 static ek_err split_number(const ek_gguf_file *p, const char *key, int64_t absent, int64_t max, int64_t *out)
 {
     const ek_gguf_value *v = ek_gguf_file_find(p, key);
@@ -82,7 +82,7 @@ static ek_err split_number(const ek_gguf_file *p, const char *key, int64_t absen
     return EK_OK;
 }
 
-/* The name without "-00001-of-0000N.gguf"; false if it does not end so, with n parts. */
+/* The name without "-00001-of-0000N.gguf"; false if it does not end so, or not with n parts. */
 static bool file_stem(const char *path, int n, size_t *stem)
 {
     size_t len = strlen(path);
@@ -174,7 +174,7 @@ ek_err ek_gguf_open(ek_gguf **out, const char *path)
     return err;
 }
 
-/* Which files are models, and which of a folder is the one. */
+/* Finds the files that are models, and the file of a folder that is opened. */
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -182,7 +182,8 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* Towers, and statistics for quantisers, lie beside models under these names; parts behind the first belong to it. */
+/* Towers, and statistics for quantisers, lie beside models under these names. Parts after the first belong to the
+ * first. */
 static int may_be_model(const struct dirent *e)
 {
     int no;

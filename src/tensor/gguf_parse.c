@@ -8,7 +8,7 @@
 enum {
     MAX_NAME = 128,     /* ggml's own limit for tensors is 64 bytes */
     MIN_VALUE = 13,     /* bytes of the shortest entry: the length of an empty key, a type, one byte */
-    MIN_TENSOR = 24,    /* of a tensor's: the length of an empty name, n_dims, a type, an offset */
+    MIN_TENSOR = 24,    /* bytes of a tensor's entry: the length of an empty name, n_dims, a type, an offset */
     MAX_COUNT = 1 << 24 /* of either */
 };
 
@@ -58,7 +58,7 @@ static ek_err read_text(reader *r, const char **s, size_t *n, const char *what)
     return EK_OK;
 }
 
-static int shown(size_t n) /* how much of a key or name fits an error line */
+static int shown(size_t n) /* the part of a key or name that fits into the line of an error */
 {
     return n < 100 ? (int)n : 100;
 }
@@ -153,7 +153,7 @@ static ek_err bytes_of(const reader *r, const ek_gguf_tensor *t, size_t *out)
     return EK_OK;
 }
 
-/* data holds the offset, until it is known where the data begins. */
+/* data holds the offset until the beginning of the data is known. */
 static ek_err read_tensor(reader *r, ek_gguf_tensor *t, uint64_t *offset)
 {
     static const char what[] = "the table of tensors";

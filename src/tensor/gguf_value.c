@@ -1,4 +1,4 @@
-/* Look-up in open GGUF files, and the values of metadata. */
+/* Look-ups in open GGUF files, and the values of metadata. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +6,7 @@
 #include "tensor/dtype.h"
 #include "tensor/gguf_state.h"
 
-/* Source: ggml.h, ggml-common.h. Types that can be run are those with a row of the same name in
- * ops/weights/weight_type.c. */
+/* Source: ggml.h, ggml-common.h. Types with a row of the same name in ops/weights/weight_type.c can be run. */
 static const ek_gguf_type types[] = {
     [0] = {"f32", 1, 4},         [1] = {"f16", 1, 2},         [2] = {"q4_0", 32, 18},      [3] = {"q4_1", 32, 20},
     [6] = {"q5_0", 32, 22},      [7] = {"q5_1", 32, 24},      [8] = {"q8_0", 32, 34},      [9] = {"q8_1", 32, 36},

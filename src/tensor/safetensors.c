@@ -9,7 +9,7 @@
 
 enum { PREFIX = 8, HEADER_LIMIT = 100 * 1000 * 1000 };
 
-static int printable(const char *s) /* how much of a name fits an error line */
+static int printable(const char *s) /* the part of a name that fits into the line of an error */
 {
     size_t n = strlen(s);
     return n < 200 ? (int)n : 200;

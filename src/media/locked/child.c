@@ -27,17 +27,17 @@
 #include "base/linux.h"
 #include "media/locked/lock.h"
 
-enum { STACK = 256 << 10, NICE = 10, TICK = 100 /* ms between two looks at whether it is wanted */ };
+enum { STACK = 256 << 10, NICE = 10, TICK = 100 /* ms between two checks whether it is wanted */ };
 
-/* --- the child, before it is the program --- */
+/* --- the child, before it runs the program --- */
 
 /* The child shares its parent's memory until exec, like vfork, because copying a process with a model would take long.
- * So it allocates nothing, and can report an error to the parent. */
+ * So it allocates nothing. It can report an error to the parent. */
 typedef struct birth {
     const char *const *argv;
     ek_lock lock;
     int in, out, err; /* descriptors, 3 and up */
-    sigset_t mask;    /* that the program begins with */
+    sigset_t mask;    /* the signal mask with which the program begins */
     const char *failed;
     int why;
 } birth;
@@ -50,7 +50,7 @@ static bool fail(birth *b, const char *what)
     return false;
 }
 
-/* No handler of the parent may run in the child. */
+/* Resets all signals, because no handler of the parent may run in the child. */
 static void reset_signals(void)
 {
     struct sigaction was, as_usual = {.sa_handler = SIG_DFL};
@@ -58,12 +58,12 @@ static void reset_signals(void)
         if (sigaction(s, NULL, &was) == 0 && was.sa_handler != SIG_DFL) sigaction(s, &as_usual, NULL);
 }
 
-/* First among those that the kernel ends when memory is out. */
+/* Asks the kernel to end this process first when memory runs out. */
 static void offer(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd < 0) return;
-    if (write(fd, "1000", 4) < 0) errno = 0; /* it was worth a try */
+    if (write(fd, "1000", 4) < 0) errno = 0; /* a failure does not matter */
     close(fd);
 }
 
@@ -81,7 +81,7 @@ static bool become(birth *b)
 {
     static char *const environment[] = {"LC_ALL=C", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", NULL};
     reset_signals();
-    setsid(); /* Ctrl-C at the terminal is not meant for it */
+    setsid(); /* Ctrl-C at the terminal must not reach the child */
     offer();
     if (!b->lock.helper && setpriority(PRIO_PROCESS, 0, NICE)) errno = 0;
     if (dup2(b->in, 0) < 0 || dup2(b->out, 1) < 0 || dup2(b->err, 2) < 0) return fail(b, "its pipes");
@@ -94,8 +94,8 @@ static bool become(birth *b)
     if (missing) return fail(b, missing);
     char *const *argv = (char *const *)(uintptr_t)b->argv;
     execve(argv[0], argv, environment);
-    /* Of a folder that nobody may enter, as root's is, the program alone is reached. No script, which has to be read by
-     * its name. */
+    /* If nobody may enter the program's folder, such as root's, the program is started by its descriptor. This is not
+     * possible for a script, which is read by its name. */
     if (errno == EACCES) syscall(SYS_execveat, b->lock.program, "", argv, environment, AT_EMPTY_PATH);
     return fail(b, "exec");
 }
@@ -115,7 +115,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Both ends above the standard descriptors, which the child's take the places of. */
+/* Makes a pipe whose ends have numbers above the standard descriptors, because the child's ends replace those. */
 static bool make_pipe(int fd[2])
 {
     int both[2];
@@ -156,8 +156,8 @@ static ek_err begin(pid_t *pid, birth *b)
                    strerror(b->why));
 }
 #elif defined(__APPLE__)
-/* A helper alone. It has no other descriptors. New memory is filled with one byte, so that what a damaged file leaves
- * unwritten is the same in every process; the C library's words about that go nowhere. */
+/* Begins a helper. It has no other descriptors. New memory is filled with one byte, so that bytes which a damaged file
+ * leaves unwritten are the same in every process. The C library's messages about that setting are dropped. */
 static ek_err begin(pid_t *pid, birth *b)
 {
     static char *const environment[] = {"LC_ALL=C", "OMP_NUM_THREADS=1", "MallocPreScribble=1",
@@ -258,7 +258,7 @@ static ek_err give_up(ek_child *c)
     return c->state == EK_CHILD_LATE ? ek_fail(EK_ETIMEOUT, "its time is over") : EK_ECANCELLED;
 }
 
-/* Until there is something of standard output, or its end. */
+/* Waits for bytes of standard output, or for its end. */
 static ek_err wait_out(ek_child *c)
 {
     for (;;) {
@@ -284,7 +284,7 @@ ek_err ek_child_read(ek_child *c, void *to, size_t max, size_t *n)
     }
 }
 
-/* What it still says, for as long as it lives: a full pipe would keep it from its end. */
+/* Reads the rest of its messages while it lives, because a full pipe would keep it from ending. */
 static void drain(ek_child *c)
 {
     char rest[4096];
@@ -301,7 +301,7 @@ static void drain(ek_child *c)
     }
 }
 
-/* Its pipes may be closed and it may live on: its time counts until its end. */
+/* Waits for its end. It may close its pipes and still run, and its time counts until it ends. */
 static pid_t await(ek_child *c, bool killed, int *status)
 {
     for (;;) {

@@ -10,7 +10,7 @@
 #include "base/linux.h"
 #include "media/locked/helper_parts.h"
 
-enum { STEP = 1 << 20 /* bytes by which one that stays grows */ };
+enum { STEP = 1 << 20 /* bytes by which a kept desk grows */ };
 
 size_t ek_desk_bytes(const ek_ask *ask)
 {
@@ -51,7 +51,7 @@ ek_err ek_desk_lay(ek_shared_desk *d, const ek_ask *ask, const void *bytes)
 
 void ek_desk_clear(ek_shared_desk *d, const ek_ask *ask)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE); /* a decoder has whole ones of it: up to 64 KiB on Arm */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE); /* a decoder's desk has whole pages: up to 64 KiB on Arm */
     if (d->n > EK_DESK_KEPT) ek_desk_drop(d);
     else if (d->p) memset(d->p, 0, (ek_desk_bytes(ask) + page - 1) / page * page);
 }

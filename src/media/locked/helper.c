@@ -18,9 +18,9 @@
 #include "media/locked/helper_parts.h"
 
 enum {
-    TICK = 20,    /* ms between two looks at whether it is wanted */
-    GRACE = 1000, /* ms in which what is ended has to end */
-    HANG = 30     /* s on the clock beyond which a decoder that takes no time hangs */
+    TICK = 20,    /* ms between two checks whether the result is still wanted */
+    GRACE = 1000, /* ms in which an ended process has to end */
+    HANG = 30     /* seconds after which a decoder that uses no processor time counts as hanging */
 };
 
 /* --- helpers that wait for work --- */
@@ -29,7 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ek_helper *idle;
 static atomic_uint_fast64_t n_files, n_crashed, n_late, n_dropped;
 static _Thread_local uint64_t allowed, spent;
-static _Thread_local bool is_last; /* the rest of the request's time is less than one file's limit */
+static _Thread_local bool is_last; /* the rest of the request's time is less than the limit for one file */
 
 static ek_helper *pop(void)
 {
@@ -48,7 +48,8 @@ static void push(ek_helper *h)
     pthread_mutex_unlock(&lock);
 }
 
-/* One that died while it waited, or whose process for the next file did, says so at its control. */
+/* Whether a waiting helper still runs. If it died, or its process for the next file died, its control descriptor shows
+ * it. */
 static bool is_well(const ek_helper *h)
 {
     struct pollfd p = {.fd = h->control, .events = POLLIN};
@@ -116,7 +117,7 @@ static bool hear(const ek_helper *h, ek_ended *end, int ms, bool *gone)
     return true;
 }
 
-/* Until the process that decodes has ended, by itself or by a word. */
+/* Waits until the decoding process has ended, by itself or because of a signal. */
 static outcome await(const ek_helper *h, ek_ended *end)
 {
     const double until = ek_now() + HANG;
@@ -145,7 +146,7 @@ static ek_err too_long(const ek_ask *ask)
     return ek_fail(EK_ETOOLARGE, "it takes more than %.0f s of processor time to decode", ask->cpu_ms / 1000.0);
 }
 
-/* How the process ended that decoded it. */
+/* Judges how the decoding process ended. */
 static ek_err judge(const ek_ended *end, const ek_ask *ask)
 {
     const int status = end->status;
@@ -192,7 +193,7 @@ static ek_err run(ek_decoded *out, void *results, const ek_ask *ask, ek_helper *
     if (!err) err = read_answer(out, results, &h->desk, ask);
     const bool killed = o == ENDED && WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL;
     if (o == GONE || killed) {
-        ek_helper_end(h); /* what decoded may write on its desk a moment longer: the desk goes as well */
+        ek_helper_end(h); /* the decoder may still write on its desk for a moment, so the desk is dropped, too */
         return err;
     }
     ek_desk_clear(&h->desk, ask);

@@ -20,7 +20,7 @@ enum { LINE = 200, PER_SECOND = 10 };
 static int ends[2] = {-1, -1};
 static atomic_uint_fast64_t lines;
 
-/* Lines that are logged in a second, and those beyond them. */
+/* Counts the logged lines of a second, and the lines beyond the limit. */
 typedef struct rate {
     double until;
     int n;

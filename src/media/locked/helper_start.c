@@ -21,10 +21,10 @@
 
 #define PROGRAM "evenkeel-decode"
 
-enum { FIRST_WORD = 20000 /* ms until it has found its libraries, on a machine that does other things */ };
+enum { FIRST_WORD = 20000 /* ms in which the helper has to find its libraries, even on a busy machine */ };
 
-/* Beside the program or the library, or where an installation has programs that nobody calls by hand: behind
- * PREFIX/bin, PREFIX/lib or PREFIX/lib/TRIPLET. */
+/* Beside the program or the library, or in the folders of an installation for programs that nobody calls by hand,
+ * relative to PREFIX/bin, PREFIX/lib or PREFIX/lib/TRIPLET. */
 static ek_err find(char *path, size_t room)
 {
     static const char *const places[] = {"", "../libexec/evenkeel/", "../../libexec/evenkeel/"};

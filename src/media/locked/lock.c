@@ -30,7 +30,7 @@ ek_err ek_lock_check(bool helper)
 
 /* --- files: Landlock --- */
 
-/* Of linux/landlock.h as of version 6, which older headers do not have whole. */
+/* From linux/landlock.h as of version 6, because older headers lack some of these. */
 enum {
     CREATE_RULESET = 444,
     ADD_RULE = 445,
@@ -70,7 +70,7 @@ static bool allow_path(int rules, const char *path, uint64_t allowed)
     return good;
 }
 
-/* Rights that a version does not know may not be named to it. */
+/* A version refuses rights that it does not know. */
 static bool lock_files(const ek_lock *l)
 {
     static const char *const libraries[] = {"/usr", "/lib", "/lib64", "/lib32"}, *const fonts[] = {
@@ -104,7 +104,7 @@ static bool lock_files(const ek_lock *l)
 #define THIS_MACHINE AUDIT_ARCH_AARCH64
 #endif
 
-/* What a decoder of one thread or several needs to start, to read, to write to its pipes, to end. */
+/* The calls with which a decoder of one or several threads starts, reads, writes to its pipes, and ends. */
 static const uint16_t allowed[] = {
     SYS_read,
     SYS_write,
@@ -198,7 +198,7 @@ static void add(program *p, struct sock_filter f)
     p->at[p->n++] = f;
 }
 
-/* The call `nr`, where none of `bits` is set in its argument i; else the error. */
+/* Allows the call `nr` if none of `bits` is set in its argument i; otherwise the call gets the error. */
 static void allow_without(program *p, unsigned nr, unsigned i, unsigned bits, unsigned error)
 {
     add(p, IF_EQ(nr, 0, 4));
@@ -208,7 +208,7 @@ static void allow_without(program *p, unsigned nr, unsigned i, unsigned bits, un
     add(p, RETURN(SECCOMP_RET_ALLOW));
 }
 
-/* Where argument i is `value`, in both halves of it. */
+/* Allows the call if argument i is `value` in both halves. */
 static void allow_where(program *p, unsigned nr, unsigned i, unsigned value, unsigned error)
 {
     add(p, IF_EQ(nr, 0, 6));
@@ -229,7 +229,7 @@ static void refuse(program *p, unsigned nr, unsigned error)
 /* Threads, no processes. */
 static void allow_threads(program *p)
 {
-    refuse(p, SYS_clone3, ENOSYS); /* its flags lie in memory; C libraries go on with clone */
+    refuse(p, SYS_clone3, ENOSYS); /* a filter cannot read its flags; C libraries then use clone */
     add(p, IF_EQ(SYS_clone, 0, 4));
     add(p, LOAD(ARG(0)));
     add(p, IF_SET(CLONE_THREAD, 1, 0));
@@ -243,7 +243,7 @@ static bool lock_calls(void)
     program p = {.n = 0};
     add(&p, LOAD(offsetof(struct seccomp_data, arch)));
     add(&p, IF_EQ(THIS_MACHINE, 1, 0));
-    add(&p, RETURN(SECCOMP_RET_KILL_PROCESS)); /* calls of another machine have other numbers */
+    add(&p, RETURN(SECCOMP_RET_KILL_PROCESS)); /* calls of another architecture have other numbers */
     add(&p, LOAD(NUMBER));
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
         add(&p, IF_EQ(allowed[i], 0, 1));
@@ -251,9 +251,9 @@ static bool lock_calls(void)
     }
     allow_without(&p, SYS_openat, 2, writes, EACCES);
     allow_where(&p, SYS_prctl, 0, PR_SET_NAME, EPERM);
-    /* prlimit64 reads limits of itself; with new ones, or of another process, it does not. */
+    /* prlimit64 may only read the process's own limits. */
     allow_where(&p, SYS_prlimit64, 2, 0, EPERM);
-    /* F_SETOWN and F_SETSIG would send any signal to any process of this user. */
+    /* F_SETOWN and F_SETSIG could send any signal to any process of this user. */
     add(&p, IF_EQ(SYS_fcntl, 0, 6));
     add(&p, LOAD(ARG(1)));
     add(&p, IF_EQ(F_SETOWN, 2, 0));
@@ -261,7 +261,7 @@ static bool lock_calls(void)
     add(&p, IF_EQ(F_SETOWN_EX, 0, 1));
     add(&p, RETURN(ERROR(EPERM)));
     add(&p, RETURN(SECCOMP_RET_ALLOW));
-    /* ffmpeg would catch the end of its processor time, and look as if the file were damaged. */
+    /* ffmpeg would catch the signal at the end of its processor time, and the file would look damaged. */
     add(&p, IF_EQ(SYS_rt_sigaction, 0, 4));
     add(&p, LOAD(ARG(0)));
     add(&p, IF_EQ(SIGXCPU, 0, 1));
@@ -278,11 +278,12 @@ static bool lock_calls(void)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
 }
 
-/* --- all of it --- */
+/* --- all limits together --- */
 
 static bool limit(int what, rlim_t soft, rlim_t hard)
 {
-    /* A limit that the server itself was started with may be lower, and stays: no process may raise it. */
+    /* The server itself may have been started with a lower limit, which then stays, because a process cannot raise
+     * it. */
     struct rlimit l;
     if (getrlimit(what, &l)) return false;
     if (l.rlim_max == RLIM_INFINITY || hard < l.rlim_max) l.rlim_max = hard;
@@ -297,8 +298,8 @@ static bool lock_resources(const ek_lock *l)
            limit(RLIMIT_FSIZE, 0, 0) && limit(RLIMIT_NOFILE, 32, 32);
 }
 
-/* Root becomes nobody. By system calls, because the C library's setuid affects all threads, which are still the
- * parent's. */
+/* Turns root into nobody. Uses system calls, because the C library's setuid changes all threads, and these still belong
+ * to the parent. */
 static bool lock_rights(void)
 {
     enum { NOBODY = 65534 };
@@ -306,18 +307,19 @@ static bool lock_rights(void)
     const struct __user_cap_data_struct none[2] = {{0}};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return false;
     if (geteuid() == 0) {
-        /* Where users are few, as in some containers, this cannot be done: then it stays root without root's rights. */
+        /* This fails if few users exist, as in some containers. The process then stays root, but without root's
+         * rights. */
         (void)syscall(SYS_setgroups, 0, NULL);
         (void)syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY);
         (void)syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY);
     }
     struct __user_cap_data_struct have[2] = {{0}};
-    /* Who has none to give up may be forbidden to say so: a service's filter often refuses capset. */
+    /* A process without rights needs no call. A service's filter often refuses capset. */
     if (syscall(SYS_capget, &head, have) == 0 && memcmp(have, none, sizeof none) == 0) return true;
     return syscall(SYS_capset, &head, none) == 0;
 }
 
-/* Behind the change of users, which would undo it. */
+/* After the change of users, which would undo it. */
 static bool lock_life(const ek_lock *l)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) return false;
@@ -345,10 +347,10 @@ const char *ek_lock_apply(const ek_lock *l)
     return NULL;
 }
 
-/* --- what decodes one file --- */
+/* --- the process that decodes one file --- */
 
-/* Memory, locks, threads of its own, its desk and standard error, its end. No mremap: with it a decoder could write on
- * its desk beyond its own file, where nothing is cleared before the next one. The C library copies instead. */
+/* Memory, locks, its own threads, its desk and standard error, its end. No mremap: with it a decoder could write on its
+ * desk beyond its own file, and that part is not cleared before the next file. The C library then copies instead. */
 static const uint16_t allowed_decoder[] = {
     SYS_read,
     SYS_write,
@@ -376,8 +378,8 @@ static const uint16_t allowed_decoder[] = {
     SYS_set_robust_list,
     SYS_rseq,
 #ifdef EK_SANITIZED
-    SYS_sigaltstack,       /* the sanitizer asks for it at every longjmp, */
-    SYS_sched_getaffinity, /* and for the stack of every thread */
+    SYS_sigaltstack,       /* the sanitizer calls this at every longjmp */
+    SYS_sched_getaffinity, /* and this for the stack of every thread */
 #endif
 #ifdef __x86_64__
     SYS_time,

@@ -1,5 +1,5 @@
-/* Limits of a process on macOS: resources, and the sandbox for pure computation, which sshd uses there too. It was
- * never run. Other systems have no sandbox. */
+/* Limits of a process on macOS: resources, and the sandbox for pure computation, which sshd also uses there. This code
+ * was never run. Other systems have no sandbox here. */
 #include "media/locked/lock.h"
 
 #ifndef __linux__
@@ -16,7 +16,7 @@ int ek_lock_landlock(void)
 }
 
 #ifdef __APPLE__
-/* Of sandbox.h, which marks them as deprecated without another way for a program that no bundle contains. */
+/* From sandbox.h, which marks them as deprecated. There is no other way for a program outside a bundle. */
 extern const char kSBXProfilePureComputation[];
 int sandbox_init(const char *profile, uint64_t flags, char **error);
 enum { NAMED = 1 };
@@ -39,12 +39,12 @@ const char *ek_lock_decoder(pid_t parent, size_t memory, unsigned cpu_ms)
     const struct itimerval timer = {
         .it_value = {.tv_sec = cpu_ms / 1000, .tv_usec = (suseconds_t)(cpu_ms % 1000) * 1000}};
     char *why = NULL;
-    if (getppid() != parent) return "its parent's life"; /* its processor time ends it where the parent ends later */
+    if (getppid() != parent) return "its parent's life"; /* a later end: the limit of processor time */
     if (sandbox_init(kSBXProfilePureComputation, NAMED, &why)) {
         errno = EPERM;
         return "the sandbox";
     }
-    /* The sandbox leaves a process sockets: without descriptors it has none. */
+    /* The sandbox still allows sockets. Without descriptors, a process cannot use them. */
     if (!limit(RLIMIT_NOFILE, 0, 0) || !limit(RLIMIT_NPROC, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) ||
         !limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_CPU, seconds, seconds) ||
         (memory && !limit(RLIMIT_AS, memory, memory)) || setitimer(ITIMER_PROF, &timer, NULL))

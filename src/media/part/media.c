@@ -46,7 +46,7 @@ ek_err ek_media_make_picture(ek_media **out, ek_part_kind kind, const ek_image *
     return done_picture(out, m, ek_picture_make(&m->picture, image, o));
 }
 
-/* Features are a function of the samples' values, so of their bits. */
+/* Features depend only on the values of the samples, so the name is a hash of the samples' bits. */
 static ek_err done_sound(ek_media **out, ek_media *m, ek_sound_kind kind)
 {
     ek_err err = ek_sound_tokens(&m->tokens, m->sound.samples, kind);

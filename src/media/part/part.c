@@ -20,14 +20,14 @@ static ek_err no_media(int pos, ek_part_kind kind)
                    kind == EK_PART_IMAGE ? "n" : "", ek_part_name(kind));
 }
 
-/* The next part of a kind from index i on, or n. */
+/* The index of the next part of a kind, from index i on; n: none. */
 static int next_of(const ek_part *part, int n, int i, ek_part_kind kind)
 {
     while (i < n && part[i].media->kind != kind) i++;
     return i;
 }
 
-/* Which of its kind it is, from 1. */
+/* The number of the part among those of its kind, from 1. */
 static int ordinal(const ek_part *part, int i)
 {
     int n = 0;
@@ -35,7 +35,7 @@ static int ordinal(const ek_part *part, int i)
     return n;
 }
 
-/* Part i was not taken, and parts of its kind are taken in order. */
+/* Part i was not taken, because parts of its kind are taken in order. */
 static ek_err no_place(const ek_part *part, int n, int i)
 {
     int places = ordinal(part, i) - 1, all = places;
@@ -55,7 +55,7 @@ static void sort(ek_part *part, int n)
     }
 }
 
-/* Where parts of each kind are looked for next. */
+/* The positions from which parts of each kind are searched next. */
 typedef struct cursor {
     int at[EK_PART_KINDS];
 } cursor;

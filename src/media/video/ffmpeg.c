@@ -14,7 +14,7 @@
 #include "media/locked/lock.h"
 
 enum { MAX_TEXT = 64 << 10 };
-#define MEMORY ((size_t)2 << 30) /* bytes of address space; the libraries alone take half a gigabyte of it */
+#define MEMORY ((size_t)2 << 30) /* bytes of address space; the libraries alone take half a gigabyte */
 
 /* --- one run --- */
 
@@ -26,7 +26,7 @@ void ek_call_add(ek_call *c, const char *const *words)
     }
 }
 
-/* The file is opened by its descriptor alone, whichever protocol that is. */
+/* Opens the file only by its descriptor, in any protocol. */
 void ek_call_begin(ek_call *c, const ek_ffmpeg *f, const ek_container *k)
 {
     const char *const quiet[] = {f->path, "-hide_banner", "-nostdin", "-loglevel", "error", NULL};
@@ -53,7 +53,7 @@ ek_err ek_call_start(ek_child *c, const ek_call *what, int file)
     return ek_child_start(c, &o);
 }
 
-/* Where ffmpeg's words begin: libraries that it is made of have theirs. */
+/* The beginning of ffmpeg's own message, after the messages of its libraries. */
 static const char *words_of(const ek_child *c)
 {
     const char *s = c->says;
@@ -117,7 +117,7 @@ static ek_err find_program(ek_ffmpeg *f, const char *path)
     return f->path ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
 }
 
-/* A line of its list of protocols. */
+/* Whether ffmpeg's list of protocols has a line with the word. */
 static bool lists(const char *text, const char *word)
 {
     const size_t n = strlen(word);
@@ -128,7 +128,7 @@ static bool lists(const char *text, const char *word)
     return false;
 }
 
-/* The first word behind "ffmpeg version ". */
+/* Reads the first word after "ffmpeg version ". */
 static ek_err read_version(ek_ffmpeg *f, const char *text)
 {
     static const char words[] = "ffmpeg version ";
@@ -136,7 +136,7 @@ static ek_err read_version(ek_ffmpeg *f, const char *text)
     if (!s) return ek_fail(EK_EUNSUPPORTED, "%s does not say that it is ffmpeg", f->path);
     s += sizeof words - 1;
     const int n = (int)strcspn(s, " \n"), version = atoi(s);
-    f->has_fps_mode = version == 0 || version >= 6; /* builds between versions have no number */
+    f->has_fps_mode = version == 0 || version >= 6; /* builds between releases have no version number */
     if (version > 0 && version < 4) return ek_fail(EK_EUNSUPPORTED, "%s is version %.*s, 4 is needed", f->path, n, s);
     snprintf(f->text, sizeof f->text, "%s %.*s, locked up by %s", f->path, n < 40 ? n : 40, s,
              ek_ffmpeg_has_landlock() ? "seccomp, Landlock" : "seccomp");

@@ -8,7 +8,7 @@
 /* Reads a whole number with blanks before it; *s moves past it. False if there is none or it is too large. */
 static bool number(const char **s, int64_t *v)
 {
-    static const char unknown[] = "-9223372036854775808"; /* ffmpeg's word for a time that is not known */
+    static const char unknown[] = "-9223372036854775808"; /* ffmpeg's number for an unknown time */
     const char *p = *s;
     bool negative;
     int64_t x = 0;
@@ -38,7 +38,7 @@ static bool skip(const char **s, char c)
     return true;
 }
 
-/* "#tb 0: 1/15360", "#dimensions 0: 640x480"; others say nothing that is needed. */
+/* "#tb 0: 1/15360", "#dimensions 0: 640x480"; other notes are not needed. */
 static bool read_note(ek_packets *p, const char *s)
 {
     static const char clock[] = "#tb 0:", size[] = "#dimensions 0:";
@@ -52,7 +52,7 @@ static bool read_note(ek_packets *p, const char *s)
     return number(&s, &p->width) && skip(&s, 'x') && number(&s, &p->height);
 }
 
-/* Bit 2 of "F=0x…": it is decoded and not shown, as at the beginning of what was cut. */
+/* Bit 2 of "F=0x…": the packet is decoded but not shown, as at the beginning of a cut video. */
 static bool is_hidden(const char *s)
 {
     const char *f = strstr(s, "F=0x");
@@ -62,7 +62,7 @@ static bool is_hidden(const char *s)
     return digit > 0 && digit & 4;
 }
 
-/* Stream, time of decoding, time of showing, duration, bytes, checksum, flags. */
+/* Reads stream, time of decoding, time of showing, duration, bytes, checksum, flags. */
 static bool read_packet(ek_packets *p, const char *s)
 {
     const int64_t far = INT64_C(1) << 60;
@@ -95,7 +95,7 @@ void ek_packets_add(ek_packets *p, const char *bytes, size_t n)
     for (size_t i = 0; i < n && !p->wrong; i++) {
         if (bytes[i] == '\n') end_line(p);
         else if (p->n_line + 1 < sizeof p->line && bytes[i]) p->line[p->n_line++] = bytes[i];
-        else if (p->line[0] != '#') p->wrong = true; /* notes may be long; their end is not needed */
+        else if (p->line[0] != '#') p->wrong = true; /* notes may be long, and their end is not needed */
     }
 }
 
@@ -109,7 +109,7 @@ double ek_packets_fps(const ek_packets *p)
 {
     const double tick = p->per > 0 ? (double)p->tick / (double)p->per : 0;
     const double all = (double)(p->last - p->first) * tick, starts = (double)(p->begins - p->first) * tick;
-    /* Where no packet says how long it is shown, the last one is as long as the others are on average. */
+    /* If no packet gives its duration, the last one gets the average duration of the others. */
     if (p->last > p->begins && all > 0) return (double)p->n / all;
     return p->n > 1 && starts > 0 ? (double)(p->n - 1) / starts : 24;
 }

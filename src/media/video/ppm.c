@@ -17,7 +17,7 @@ static ek_err wrong(void)
     return ek_fail(EK_EPARSE, "damaged video: a frame is no picture");
 }
 
-/* A number of up to five digits, and the one blank behind it. */
+/* Reads a number of up to five digits, and the one blank after it. */
 static ek_err read_number(int *v, ek_ppm_read_fn *read, void *arg)
 {
     int c, digits = 0;

@@ -22,7 +22,7 @@
 
 enum { PIECE = 64 << 10 };
 
-/* --- which frames --- */
+/* --- the choice of frames --- */
 
 ek_err ek_video_count(int *n, const ek_video_info *info, const ek_video_opts *o)
 {
@@ -92,7 +92,7 @@ static ek_err count_frames(ek_video_info *out, const ek_ffmpeg *f, const ek_cont
 
 /* --- decoding --- */
 
-/* Colours by exact arithmetic, the same on every processor. */
+/* Colours by exact arithmetic, which is the same on every processor. */
 static const char scaling[] = "bilinear+accurate_rnd+full_chroma_int+bitexact";
 
 /* "select=eq(n\,0)+eq(n\,7)…" */
@@ -176,7 +176,7 @@ static ek_err decode(const ek_ffmpeg *f, const ek_video_info *info, const ek_con
                    ek_video_index(info, n_read, n) + 1, info->frames);
 }
 
-/* --- all of it --- */
+/* --- the whole file --- */
 
 static ek_err read_file(const ek_ffmpeg *f, const ek_container *k, int file, const ek_video_opts *o,
                         const ek_video_sink *to)
