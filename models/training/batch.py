@@ -8,6 +8,7 @@ several steps are asked step by step, each on the right history. Pictures and qu
 """
 import argparse
 import base64
+import itertools
 import json
 import os
 import random
@@ -52,12 +53,14 @@ def conversations():
         yield "natural", e, line(f"natural {e}", messages, tools, 120), lambda got, want=want: natural.right(want, got)
 
 
-def pictures():
+def pictures(drawn):
+    """drawn: with their pixels, which take seconds to draw."""
     r = random.Random(SEED)
     for i in range(PICTURES):
         s = draw.scene(SEED, i)
         question, want = questions.ask(r, s)
-        url = "data:image/png;base64," + base64.b64encode(draw.png(*draw.render(s, 0.5), stored)).decode()
+        pixels = draw.png(*draw.render(s, 0.5), stored) if drawn else b""
+        url = "data:image/png;base64," + base64.b64encode(pixels).decode()
         content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
         ask = line(f"picture {i}", [{"role": "user", "content": content}], None, 40, evenkeel={"image_tokens": 70})
         yield "pictures", i, ask, lambda got, want=want: got["content"] == want
@@ -68,11 +71,12 @@ def main():
     a.add_argument("--write")
     a.add_argument("--read")
     o = a.parse_args()
-    asked = [*conversations(), *pictures()]
+    asked = itertools.chain(conversations(), pictures(drawn=bool(o.write)))
     if o.write:
         with open(o.write, "w") as f:
             f.writelines(json.dumps(ask, ensure_ascii=False, separators=(",", ":")) + "\n" for _, _, ask, _ in asked)
     if o.read:
+        asked = list(asked)
         results = [json.loads(text) for text in open(o.read)]
         names = [ask["custom_id"] for _, _, ask, _ in asked]
         if [r["custom_id"] for r in results] != names:

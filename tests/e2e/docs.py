@@ -50,7 +50,7 @@ REAL_TARGETS = {"make demo", "make help"}
 LESS = ["--prompt", "16", "--generate", "2", "--batch", "1", "--runs", "1"]
 LESS_OF_TOOL = {"tools/bench/compare.py": ["--clients", "1", "--words", "9", "--reply", "2", "--runs", "1"],
                 "tools/bench/agents.py": ["--agents", "2", "--turns", "2", "--system-words", "90", "--result-words", "9", "--reply", "2"]}
-ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "EVENKEEL_", "HF_")) and k != "MFLAGS"}
+ENV = {k: v for k, v in os.environ.items() if k == "EVENKEEL_THREADS" or not k.startswith(("MAKE", "EVENKEEL_", "HF_")) and k != "MFLAGS"}
 
 
 def files_of_docs():
@@ -255,7 +255,7 @@ def program(command, servers):
     if argv[1] == "convert" and "--help" not in argv:
         argv = into_temp(argv)
     if argv[1] == "bench" and "--help" not in argv:
-        argv += LESS + (["--layers", "1"] if "--synthetic" in argv else [])
+        argv += LESS + (["--layers", "1"] if "--synthetic" in argv else []) + (["--pictures", "70"] if "--pictures" in argv else [])
     key = " ".join(argv).replace(f" --model {MODEL}", "")  # the bundled model is the default
     if key not in done:
         done[key] = run(argv)

@@ -79,7 +79,7 @@ def main(folder, mutual):
     one = front + flat + [11, 12, 13]
     want = model.logits(one, "--image", a)
     check(f"{name}: a row per position", len(want) == len(one) * row, f"{len(want)} bytes")
-    for args in (["--chunk", "1"], ["--chunk", "7"], ["--chunk", "41"], ["--chunk", "59"], ["--chunk", "64"], ["--threads", "1"], ["--isa", "scalar"]):
+    for args in (["--chunk", "1"], ["--chunk", "7"], ["--chunk", "41"], ["--chunk", "59"], ["--chunk", "64"], ["--threads", "2"], ["--isa", "scalar"]):
         check(f"{name}: the same bits with {args}", model.logits(one, "--image", a, *args) == want, "they differ")
     other = model.logits(one, "--image", b)
     check(f"{name}: another picture, other logits", other[-row:] != want[-row:], "they are the same")
@@ -89,7 +89,7 @@ def main(folder, mutual):
     both = [2] + flat + narrow + [9] + heard + narrow + [11]  # two beside each other
     files = ["--image", a, "--image", tall, "--image", tall, "--audio", low]
     want = model.logits(both, *files)
-    for args in (["--chunk", "1"], ["--chunk", "13"], ["--threads", "1"]):
+    for args in (["--chunk", "1"], ["--chunk", "13"], ["--threads", "2"]):
         check(f"{name}: three pictures and a sound, {args}", model.logits(both, *files, *args) == want, "they differ")
     check(f"{name}: another sound", model.logits(both, *files[:-1], high)[-row:] != want[-row:], "the same")
     replies = {model.call("generate", both, "--image-tokens", "70", *files, "--max-tokens", "9", "--chunk", c)[1] for c in ("1", "20", "512")}

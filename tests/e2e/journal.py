@@ -120,7 +120,7 @@ def main():
 
         isas = subprocess.run([PROGRAM, "version", "--isas"], capture_output=True, text=True).stdout.split()
         fast = [i for i in isas if i != "scalar"]
-        for args in (["--concurrency", "1"], ["--order", "reverse"], ["--order", "random", "--seed", "4", "--threads", "1"],
+        for args in (["--concurrency", "1"], ["--order", "reverse"], ["--order", "random", "--seed", "4", "--threads", "2"],
                      ["--order", "random", "--concurrency", "20", "--chunk", "7", *(["--isa", fast[0]] if fast else [])]):
             status, text, last = replay(journal, *args)
             check(f"replay {' '.join(args)}", status == 0 and last == f"{n} agree, 0 differ, 0 skipped" and

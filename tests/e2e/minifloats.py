@@ -1,7 +1,7 @@
 """Writes a bf16 folder of safetensors again with its projections as floats of 4 or 8 bits, as quantisers of PyTorch and
 MLX models lay them out, and beside each the float32 values that the stored codes stand for. Standard library only; the
 formats' values are computed here from their definitions (OCP Microscaling, OCP FP8, NVIDIA's NVFP4)."""
-import array, json, math, os, re, shutil, struct
+import array, functools, json, math, os, re, shutil, struct
 from bisect import bisect
 
 E2M1 = [0, .5, 1, 1.5, 2, 3, 4, 6]
@@ -36,7 +36,22 @@ def widen(h):
     return struct.unpack("<f", struct.pack("<I", h << 16))[0]
 
 
-WIDE = None
+def floats(bits):
+    """bf16 as float32, which has two more bytes in front."""
+    raw = bits.tobytes()
+    low, high = raw[::2], raw[1::2]
+    assert b"\x7f" not in high and b"\xff" not in high, "an infinity or NaN"
+    out = bytearray(2 * len(raw))
+    out[2::4], out[3::4] = low, high
+    return array.array("f", bytes(out))
+
+
+@functools.lru_cache(maxsize=1024)
+def decoded(e2m1, scale):
+    """What each code stands for: of E2M1 float32, of E4M3 in bf16."""
+    table, half = (E2M1, 8) if e2m1 else (E4M3, 128)
+    signed = [*table, *[0.0] * (half - len(table)), *[-v for v in table]]
+    return [v * scale if e2m1 else widen(to_bf16(v * scale)) for v in signed]
 
 
 def read(folder):
@@ -70,7 +85,7 @@ def encode(values, table, scale, codes):
 def grouped(values, kind, gain):
     """NVFP4 and MX: codes, bytes of scales, values."""
     nv, table, group = kind == "nvfp4", E4M3 if kind == "mxfp8" else E2M1, 16 if kind == "nvfp4" else 32
-    half, codes, scales, out = len(table) > 8 and 128 or 8, [], bytearray(), array.array("f")
+    codes, scales, out = [], bytearray(), array.array("f")
     for at in range(0, len(values), group):
         some = values[at:at + group]
         top = max(map(abs, some)) / table[-1]
@@ -83,10 +98,8 @@ def grouped(values, kind, gain):
         first = len(codes)
         encode(some, table, scale, codes)
         scales.append(byte)
-        if table is E2M1:
-            out.extend([(-table[c - half] if c >= half else table[c]) * scale for c in codes[first:]])
-        else:
-            out.extend([widen(to_bf16((-table[c - half] if c >= half else table[c]) * scale)) for c in codes[first:]])
+        of = decoded(table is E2M1, scale)
+        out.extend([of[c] for c in codes[first:]])
     return codes, bytes(scales), out
 
 
@@ -99,12 +112,14 @@ def tiled(values, rows, k, kind):
         for x in range(columns):
             top = max(max(map(abs, values[r * k + x * wide:r * k + min(k, (x + 1) * wide)])) for r in range(y * tall, min(rows, (y + 1) * tall)))
             scales.append(f32(top / table[-1]) or 1.0)
-    out = array.array("f")
+    out, of = array.array("f"), [{} for _ in scales]  # what codes stand for, by scale
     for r in range(rows):
         for x in range(columns):
-            s, first = scales[r // tall * columns + x], len(codes)
-            encode(values[r * k + x * wide:r * k + min(k, (x + 1) * wide)], table, s, codes)
-            out.extend([widen(to_bf16(f32((-table[c - 128] if c >= 128 else table[c]) * s))) for c in codes[first:]])
+            i, first = r // tall * columns + x, len(codes)
+            encode(values[r * k + x * wide:r * k + min(k, (x + 1) * wide)], table, scales[i], codes)
+            for c in set(codes[first:]) - of[i].keys():
+                of[i][c] = widen(to_bf16(f32((-table[c - 128] if c >= 128 else table[c]) * scales[i])))
+            out.extend([of[i][c] for c in codes[first:]])
     return codes, scales, [lines, columns], out
 
 
@@ -134,21 +149,19 @@ def module(kind, name, rows, k, values):
 def write(source, to, twin, kind, layers=None, head=0):
     """The projections of the first `layers` layers, all of them otherwise; the values to `twin` unless it is None. head: with a
     head of its own, whose row r is row r + head of the embedding."""
-    global WIDE
-    WIDE = WIDE or array.array("f", [widen(h) if h & 0x7f80 != 0x7f80 else 0.0 for h in range(65536)])
     stored, wide = {}, {}
     for name, (shape, bits) in read(source).items():
         at = re.match(r"model\.layers\.(\d+)\.(self_attn\.[qkvo]_proj|mlp\.\w+_proj)\.weight", name)
         if at and (layers is None or int(at[1]) < layers):
-            t, values = module(kind, name[:-len(".weight")], shape[0], shape[1], [WIDE[h] for h in bits])
+            t, values = module(kind, name[:-len(".weight")], shape[0], shape[1], floats(bits).tolist())
             stored.update(t)
             wide[name] = ("F32", shape, values.tobytes())
         else:
             stored[name] = ("BF16", shape, bits.tobytes())
-            wide[name] = ("F32", shape, array.array("f", [WIDE[h] for h in bits]).tobytes())
+            wide[name] = ("F32", shape, floats(bits).tobytes())
         if head and name == "model.embed_tokens.weight":
             turned = bits[head * shape[1]:] + bits[:head * shape[1]]
-            t, values = module(kind, "lm_head", shape[0], shape[1], [WIDE[h] for h in turned])
+            t, values = module(kind, "lm_head", shape[0], shape[1], floats(turned).tolist())
             stored.update(t)
             wide["lm_head.weight"] = ("F32", shape, values.tobytes())
     for folder, tensors in ((to, stored), (twin, wide)):

@@ -45,7 +45,7 @@ with tempfile.TemporaryDirectory() as top:
     whole = open(path, "rb").read()
     run("the second start", found=True)
     if len(glob.glob("/sys/devices/system/node/node[0-9]*")) < 2:  # else panels lie by node
-        run("other threads", "--threads", "1", found=True)
+        run("other threads", "--threads", "2", found=True)
     check("nothing was written again", open(path, "rb").read() == whole)
 
     for name, at in (("the first byte", 0), ("a size", 9), ("a hash", 40), ("the first weights", 4096 + 100), ("the last byte", len(whole) - 1)):

@@ -338,7 +338,7 @@ def good_ones_hold():
     body, reply = REPLIES["sampled"]
     for isa in ("scalar", "avx2"):
         if isa in evenkeel("version", "--isas").split():
-            expects(f"on {isa}", 0, {"rows": "ok"}, verify(reply, "--isa", isa, "--threads", 1, "--chunk", 3))
+            expects(f"on {isa}", 0, {"rows": "ok"}, verify(reply, "--isa", isa, "--threads", 2, "--chunk", 3))
     expects("form and signature alone", 0, {"signature": "ok", "opening": "ok"}, verify(reply, model=None))
     r = found(reply)[0]
     expects("without an opening", 0, {"signature": "ok", "opening": "unchecked"}, verify({k: v for k, v in r.items() if k != "opening"}, model=None))

@@ -122,7 +122,7 @@ def no_device(cold):
     lines = [json.loads(line) for line in open(journal)]
     check("the journal tells them apart", [line.get("stored", 0) for line in lines] == [0] + 5 * [12] + [12], lines)
     check("with one digest", len({line["digest"] for line in lines[:6]}) == 1, lines)
-    replayed = subprocess.run([PROGRAM, "replay", journal, "--model", MODEL, "--threads", "1"], capture_output=True, text=True)
+    replayed = subprocess.run([PROGRAM, "replay", journal, "--model", MODEL, "--threads", "2"], capture_output=True, text=True)
     check("and runs again", replayed.returncode == 0, replayed.stdout + replayed.stderr)
     os.unlink(journal)
 

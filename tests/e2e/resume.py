@@ -247,7 +247,7 @@ def journals(body):
 
 
 begin = time.time()
-with Server(PROGRAM, "--model", MODEL) as a, Server(PROGRAM, "--model", MODEL, "--chunk", 7, "--threads", 1, "--draft", "off", "--cache-bytes", 0) as b, \
+with Server(PROGRAM, "--model", MODEL) as a, Server(PROGRAM, "--model", MODEL, "--chunk", 7, "--threads", 2, "--draft", "off", "--cache-bytes", 0) as b, \
         concurrent.futures.ThreadPoolExecutor(6) as pool:
     n = 0
     for name, path, body in scenes(a):

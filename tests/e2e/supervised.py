@@ -11,7 +11,7 @@ from client import Server
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 # Without drafts it takes seconds: with them it can end between two signs of life.
-LONG = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "max_tokens": 8000, "ignore_eos": True, "stream": True}
+LONG = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "ignore_eos": True, "stream": True}
 
 
 class Supervisor:
@@ -40,8 +40,16 @@ class Supervisor:
         return None
 
 
-def told(dir, name):
+def told(name, computing):
+    """Signs of life are counted while it computes a reply, or before it does."""
     su = Supervisor(name)
+
+    def lives():
+        del su.got[:]
+        time.sleep(2)
+        alive = [when for when, text in su.read() if text == "WATCHDOG=1\n"]
+        check(f"{name}: signs of life", len(alive) >= 3 and max(b - a for a, b in zip(alive, alive[1:])) < 0.9, alive)
+
     with Server(PROGRAM, "--model", MODEL, "--model-name", "one\nREADY=1", "--ctx", "8192", "--draft", "off", wait=False,
                 env={"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "900000"}) as s:
         s.listens()
@@ -60,14 +68,14 @@ def told(dir, name):
         check(f"{name}: the model is loaded first", first == "STATUS=loads the model\n", su.got)
         ready = [t for _, t in su.got if "READY=1\n" in t]
         check(f"{name}: once, with what serves", len(ready) == 1 and re.fullmatch(r"READY=1\nSTATUS=one\?READY=1 on port \d+: ok, \d running, \d waiting\n", ready[0]) and str(s.port) in ready[0], ready)
-        stream = s.stream(LONG)
+        if not computing:
+            lives()
+        stream = s.stream({**LONG, "max_tokens": 8000 if computing else 2000})
         frames = iter(stream)
         next(frames)
         check(f"{name}: what runs", su.wait(r"^STATUS=.*: ok, 1 running, 0 waiting$"), su.got)
-        del su.got[:]
-        time.sleep(2)
-        alive = [when for when, text in su.read() if text == "WATCHDOG=1\n"]
-        check(f"{name}: signs of life", len(alive) >= 3 and max(b - a for a, b in zip(alive, alive[1:])) < 0.9, alive)
+        if computing:
+            lives()
         s.terminate()
         stopping = su.wait("^STOPPING=1$", 5)
         for _ in frames:
@@ -78,7 +86,7 @@ def told(dir, name):
         check(f"{name}: once", sum("STOPPING=1" in t for _, t in su.read()) == 1, su.got)
 
 
-def silent(dir):
+def silent():
     """The queue holds a few messages; the server answers, and READY=1 comes when there is room again."""
     name = f"@evenkeel-silent-{os.getpid()}"
     su = Supervisor(name)
@@ -107,9 +115,9 @@ def silent(dir):
 
 def main():
     with tempfile.TemporaryDirectory() as dir:
-        told(dir, os.path.join(dir, "notify"))
-        told(dir, f"@evenkeel-supervised-{os.getpid()}")
-        silent(dir)
+        told(os.path.join(dir, "notify"), True)
+        told(f"@evenkeel-supervised-{os.getpid()}", False)
+    silent()
     return closing()
 
 

@@ -10,6 +10,7 @@ dir=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill $server 2>/dev/null; rm -rf "$dir"' EXIT
 export XDG_CACHE_HOME=$dir/cache # where kernels' evidence is kept
+export MESA_SHADER_CACHE_DIR=$dir/mesa # a new folder of evidence need not compile again
 passed=0 failed=0
 count() { # status, what
   if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else
@@ -76,8 +77,8 @@ said "two makers" 'on CUDA devices or on Vulkan devices, not on both' generate -
 
 # a card, which a layer makes of this device (tests/vulkan/layer): auto takes it behind CUDA's, and leaves it for the CPU
 # where a kernel differs. lavapipe itself is the CPU, and only taken by its name.
-layer() { # settings and a command: behind the layer
-  env VK_LAYER_PATH="$dir" VK_INSTANCE_LAYERS=VK_LAYER_EVENKEEL_cards "$@"
+layer() { # settings and a command: behind the layer; a card's kernels are not timed, which takes a minute
+  env EVENKEEL_TUNE=off VK_LAYER_PATH="$dir" VK_INSTANCE_LAYERS=VK_LAYER_EVENKEEL_cards "$@"
 }
 ${CC:-cc} -shared -fPIC -o "$dir/layer.so" tests/vulkan/layer/layer.c >"$dir/said" 2>&1
 count $? "the layer: $(head -3 "$dir/said")"

@@ -81,7 +81,7 @@ count_isas() {
 
 run_item() { # number
   local start=$SECONDS status took TIMEFORMAT='%U %S'
-  { time if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else tunables "${item[$1]}"; GLIBC_TUNABLES=$tuned nice -n "${2:-0}" "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null; } 2>"$dir/$1.cpu"
+  { time if [ "${kind[$1]}" = script ]; then (short "${item[$1]}"; threads "$name_of"; exec "${item[$1]}" "$build"); else tunables "${item[$1]}"; GLIBC_TUNABLES=$tuned nice -n "${2:-0}" "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null; } 2>"$dir/$1.cpu"
   status=$?
   took=$(awk '{s = $1 + $2} END {printf "%.0f", s}' "$dir/$1.cpu")
   short "${item[$1]}"

@@ -7,12 +7,13 @@
 #   runs: quiet     together, behind everything else: it has deadlines and mostly waits
 #   runs: ports     one after the other in this chain: documented ports
 #   runs: make      one after the other in this chain: targets of make that write into the build
-declare -A tier_of runs_of
+#   threads: all    a script whose programs compute with as many threads as by themselves; others' with one
+declare -A tier_of runs_of threads_of
 while IFS=: read -r path line; do
   value=${line##*: } value=${value%% *}
   name=${path#tools/check/} name=${name%.c}
-  case $line in *tier:*) tier_of[$name]=$value ;; *) runs_of[$name]=$value ;; esac
-done < <(grep -E '^(#|/\*) (tier: (all|release)|runs: (alone|quiet|ports|make))( \*/)?$' tools/check/check_*.sh tests/*/test_*.c)
+  case $line in *tier:*) tier_of[$name]=$value ;; *threads:*) threads_of[$name]=$value ;; *) runs_of[$name]=$value ;; esac
+done < <(grep -E '^(#|/\*) (tier: (all|release)|runs: (alone|quiet|ports|make)|threads: all)( \*/)?$' tools/check/check_*.sh tests/*/test_*.c)
 
 in_tier() { # name
   case $TIER in
@@ -24,6 +25,14 @@ in_tier() { # name
 
 chain_of() { # name; sets chain
   chain=${runs_of[$1]-beside}
+}
+
+# The bundled model's steps take a millisecond, of which a second thread waits the most, and a waiting thread spins: with one
+# thread each, a quarter of the scripts' processor time is saved. tests/same compares numbers of threads, and the sanitizers
+# keep them. A script run by hand has them all.
+threads() { # script; sets EVENKEEL_THREADS
+  case $build in *san) return ;; esac
+  if [ -z "${threads_of[$1]-}" ]; then export EVENKEEL_THREADS=${EVENKEEL_THREADS-1}; fi
 }
 
 # Tests take and give back tens of megabytes at a time. From the system that is a page fault per 4 KiB, each of which costs

@@ -184,21 +184,12 @@ def small_scene(r, kind, size, text):
     return out
 
 
-def mix32(x):
-    x &= 0xFFFFFFFF
-    x ^= x >> 16
-    x = x * 0x7FEB352D & 0xFFFFFFFF
-    x ^= x >> 15
-    x = x * 0x846CA68B & 0xFFFFFFFF
-    return x ^ x >> 16
-
-
 def coverage(p, soft, wide, high):
     """{pixel: share of it that the path covers}"""
-    reach, out = p["radius"] + soft, {}
+    reach, fill, out = p["radius"] + soft, p["fill"], {}
     xs = [v for s in p["segs"] for v in (s[0], s[2])]
     ys = [v for s in p["segs"] for v in (s[1], s[3])]
-    boxes = [(min(xs), min(ys), max(xs), max(ys), p["segs"])] if p["fill"] else \
+    boxes = [(min(xs), min(ys), max(xs), max(ys), p["segs"])] if fill else \
             [(min(s[0], s[2]), min(s[1], s[3]), max(s[0], s[2]), max(s[1], s[3]), [s]) for s in p["segs"]]
     for left, top, right, bottom, segs in boxes:
         for y in range(max(0, int(top - reach)), min(high, int(bottom + reach) + 1)):
@@ -207,10 +198,13 @@ def coverage(p, soft, wide, high):
                 px, best, inside = x + .5, 1e18, False
                 for x0, y0, x1, y1 in segs:
                     dx, dy = x1 - x0, y1 - y0
-                    t = min(1.0, max(0.0, ((px - x0) * dx + (py - y0) * dy) / (dx * dx + dy * dy + 1e-12)))
+                    t = ((px - x0) * dx + (py - y0) * dy) / (dx * dx + dy * dy + 1e-12)
+                    t = 1.0 if t > 1 else t if t > 0 else 0.0
                     ex, ey = px - x0 - t * dx, py - y0 - t * dy
-                    best = min(best, ex * ex + ey * ey)
-                    if p["fill"] and (y0 > py) != (y1 > py) and px < dx * (py - y0) / dy + x0:
+                    square = ex * ex + ey * ey
+                    if square < best:
+                        best = square
+                    if fill and (y0 > py) != (y1 > py) and px < dx * (py - y0) / dy + x0:
                         inside = not inside
                 d = math.sqrt(best)
                 cover = .5 - ((-d if inside else d) - p["radius"]) / soft
@@ -223,24 +217,26 @@ def render(s, scale=1.0):
     """(width, height, RGB bytes). A scale below 1 gives a smaller picture of the same scene."""
     wide, high = round(s["size"][0] * scale), round(s["size"][1] * scale)
     base, other, across = s["ground"]
-    rows = []
-    for y in range(high):
-        row = []
-        for x in range(wide):
-            t = (x + .5) / wide if across else (y + .5) / high
-            row.append([a + (b - a) * t for a, b in zip(base, other)])
-        rows.append(row)
+    n = wide if across else high
+    ground = [[a + (b - a) * ((i + .5) / n) for a, b in zip(base, other)] for i in range(n)]
+    rows = [ground[:] if across else [ground[y]] * wide for y in range(high)]
     for p in s["paths"]:
         q = dict(p, segs=[tuple(v * scale for v in g) for g in p["segs"]], radius=p["radius"] * scale)
         for (x, y), cover in coverage(q, max(1.0, s["soft"] * scale), wide, high).items():
             rows[y][x] = [a + (b - a) * cover for a, b in zip(rows[y][x], p["color"])]
-    out = bytearray()
-    for y, row in enumerate(rows):
-        for x, px in enumerate(row):
-            for c, v in enumerate(px):
-                if s["noise"]:
-                    v += (mix32(((y * wide + x) * 3 + c) ^ s["key"]) / 4294967296.0 * 2 - 1) * s["noise"]
-                out.append(min(255, max(0, math.floor(v + .5))))
+    noise, key = s["noise"], s["key"]
+    out, i = bytearray(3 * wide * high), 0
+    for row in rows:
+        for px in row:
+            for v in px:
+                if noise:  # of a hash of the number of the byte
+                    h = i ^ key
+                    h = (h ^ h >> 16) * 0x7FEB352D & 0xFFFFFFFF
+                    h = (h ^ h >> 15) * 0x846CA68B & 0xFFFFFFFF
+                    v += ((h ^ h >> 16) / 4294967296.0 * 2 - 1) * noise
+                v += .5
+                out[i] = 255 if v >= 255 else int(v) if v > 0 else 0
+                i += 1
     return wide, high, bytes(out)
 
 

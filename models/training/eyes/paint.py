@@ -24,7 +24,7 @@ def flatten(scenes):
 
 
 def mix32(x):
-    """draw.mix32 on int64 tensors."""
+    """The hash of draw.render, on int64 tensors."""
     m = 0xFFFFFFFF
     x = x & m
     x = x ^ (x >> 16)
