@@ -122,7 +122,7 @@ run_several() {
   rooms=$(seq -s' ' -f %gM 20 3 80) part "logits, layers on the CPU" 120 bash -c "same_logits cpu $first,cpu --chunk 16"
   part "requests against the CPU: 26B-A4B's first layers, experts on the CPU" 240 "$build/evenkeel" selftest \
     --device "$first,cpu:experts" --gpu-memory 2G --synthetic 26b --layers 6
-  [ $first != vulkan:0 ] || ! "$build/evenkeel" inspect --device vulkan:1 $pocket >/dev/null 2>&1 ||
+  [ $first != vulkan:0 ] || ! "$build/evenkeel" generate --device vulkan:1 --model $pocket --ids 2 --max-tokens 1 >/dev/null 2>&1 ||
     for model in e2b 26b 31b; do
       part "requests against the CPU: $model's first layers on two devices" 90 "$build/evenkeel" selftest \
         --device vulkan:0,1 --synthetic $model --layers 8
