@@ -21,7 +21,7 @@ void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, co
     ek_layer_kind kind = x->has[EK_FULL] ? EK_FULL : EK_SLIDING;
     x->cap = 2 * (n_pages[kind] + n_pages[ek_kv_start_kind(kind)]) + 2 * pages_for(max_tokens) + 2;
     x->node = ek_alloc(sizeof *x->node * (size_t)x->cap);
-    x->content = ek_alloc(sizeof *x->content * (size_t)x->cap); /* zeroed; text alone never touches it */
+    x->content = ek_alloc(sizeof *x->content * (size_t)x->cap); /* zeroed, because text never touches it */
     x->unused = EK_NO_NODE;
     for (int i = x->cap - 1; i >= 0; i--) {
         x->node[i].next = x->unused;
@@ -59,12 +59,12 @@ void ek_prefix_close(ek_prefix *x)
 
 /* --- hits */
 
-/* The child of a node that has most positions in common with the key, of several the one with most of these in a
- * sliding page. */
+/* The child of a node that has the most positions in common with the key. Among equals, the child with the most of
+ * these in a sliding page. */
 static int32_t best_child(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int *common)
 {
     int32_t best = EK_NO_NODE;
-    int longest = 0; /* written positions of the best one's sliding page */
+    int longest = 0; /* number of written positions in the best child's sliding page */
     *common = -1;
     for (int32_t i = x->node[parent].child; i != EK_NO_NODE; i = x->node[i].next) {
         int n = ek_prefix_common(x, i, key), written = x->node[i].n_sliding < n ? x->node[i].n_sliding : n;
@@ -129,7 +129,7 @@ int ek_prefix_adopt(ek_prefix *x, ek_page_table *t, int n)
     ek_err err = EK_OK;
     while (n > 0) {
         hold(x, n);
-        /* Touches them now, so that the copy evicts no page of this path. */
+        /* Marks them as used now, so that the copy evicts no page of this path. */
         for (int i = ek_prefix_first_visible(x, n); i < pages_for(n); i++)
             if (x->node[x->path[i]].n_sliding > 0) ek_prefix_touch_sliding(x, x->path[i], false);
         ek_prefix_touch_path(x, x->path[pages_for(n) - 1]);
@@ -253,7 +253,8 @@ void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int
     if (x->node[at].depth < 0 && x->node[at].child == EK_NO_NODE) ek_prefix_drop_node(x, at);
 }
 
-/* --- where sequences begin: noted at the last whole page before, which all that begin there share */
+/* --- positions where sequences begin, noted at the last whole page before them; sequences that begin in one page share
+ * the note --- */
 
 static void forget_path(ek_prefix *x)
 {
@@ -295,7 +296,7 @@ int ek_prefix_drop(ek_prefix *x, const ek_prefix_key *key, int n)
 
 int32_t ek_prefix_page(const ek_prefix *x, ek_layer_kind kind, int i)
 {
-    if ((i + 1) * EK_PAGE_TOKENS > x->n_found) return EK_NO_PAGE; /* the last node may agree in part */
+    if ((i + 1) * EK_PAGE_TOKENS > x->n_found) return EK_NO_PAGE; /* the last node may agree only in part */
     const ek_prefix_node *d = &x->node[x->path[i]];
     return kind == EK_FULL || d->n_sliding == EK_PAGE_TOKENS ? d->page[kind] : EK_NO_PAGE;
 }
@@ -338,7 +339,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
         ek_prefix_drop_sliding(x, node);
         bool full = x->node[node].unsaved[EK_FULL];
         ek_prefix_set_sliding(x, node, page[EK_SLIDING], EK_PAGE_TOKENS, false);
-        x->node[node].unsaved[EK_SLIDING] = false; /* it came from there */
+        x->node[node].unsaved[EK_SLIDING] = false; /* the page came from the store */
         if (!full && x->node[node].listed) {
             ek_prefix_unsaved none;
             ek_prefix_take_unsaved(x, node, &none);

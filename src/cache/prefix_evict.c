@@ -17,7 +17,7 @@ static void count(ek_prefix *x, int32_t i)
     x->evicted[EK_SLIDING] += is_idle(x, EK_SLIDING, i);
 }
 
-/* Owners that were found to have nothing to evict. */
+/* Owners that have nothing to evict. */
 typedef bool owners[EK_PREFIX_OWNERS];
 
 static int n_slidings(const ek_prefix_owner *o)
@@ -30,7 +30,7 @@ static int n_in(const ek_prefix_owner *o, ek_layer_kind kind)
     return kind == EK_FULL ? o->list[EK_ORDER_NODES].n : n_slidings(o);
 }
 
-/* Of the owners that may have something to give up, the one with most nodes, or sliding pages; -1: none. */
+/* The owner with the most nodes, or sliding pages, among those that may have something to evict; -1: none. */
 static int largest(const ek_prefix *x, ek_layer_kind kind, const owners tried)
 {
     int largest = -1;
@@ -68,7 +68,7 @@ static int32_t oldest_idle_in(ek_prefix *x, ek_prefix_order order, int owner, ek
     return EK_NO_NODE;
 }
 
-/* Of two nodes that may be none: ages of pages that are seldom used count so many times. */
+/* Compares two nodes, which may be none. The age of a seldom used page counts this many times. */
 enum { SELDOM_AGE = 64 };
 
 static int32_t first_of(const ek_prefix *x, int32_t seldom, int32_t likely)
@@ -78,7 +78,7 @@ static int32_t first_of(const ek_prefix *x, int32_t seldom, int32_t likely)
     return SELDOM_AGE * age >= x->clock - x->node[likely].used[EK_ORDER_SLIDING] ? seldom : likely;
 }
 
-/* A node with an idle sliding page of one of two kinds of page, of the largest owner that has one: the oldest. */
+/* The oldest node with an idle sliding page of one of two kinds, of the largest owner that has such a page. */
 static int32_t oldest_idle_sliding(ek_prefix *x, ek_layer_kind one, ek_layer_kind other, owners tried)
 {
     for (int o; (o = largest(x, EK_SLIDING, tried)) >= 0; tried[o] = true)

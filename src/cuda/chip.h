@@ -24,8 +24,8 @@ typedef struct ek_cuda_times {
     struct {
         double alone, shared[2];
     } tile;
-    /* Form F: a launch; for few rows the weights of a cycle model (product/floats.c); per input of a tile of 64 rows
-     * and 128 outputs, alone on its multiprocessor, and per further tile */
+    /* Form F: a launch; for few rows, the weights of a cycle model (product/floats.c); per input of a tile of 64 rows
+     * and 128 outputs: alone on its multiprocessor, and per further tile */
     struct {
         double launch, few, alone, shared;
     } floats;
@@ -56,8 +56,8 @@ typedef struct ek_cuda_times {
     struct {
         double launch, full, last, last_tile, full_short, last_short, last_tile_short, half_32, l2;
     } wide;
-    /* A plain device: from how many rows on a product takes tiles of rows, of up to EK_CUDA_NARROW panels and of more;
-     * the time of a tile by matrices over that by packed products, 1 unless it was measured */
+    /* A plain device: from how many rows on a product is computed in tiles of rows, for up to EK_CUDA_NARROW panels and
+     * for more; the time of a tile by matrices divided by that of packed products, 1 if unmeasured */
     struct {
         double narrow, wide, matrices;
     } plain;
@@ -65,7 +65,7 @@ typedef struct ek_cuda_times {
 
 extern const ek_cuda_times ek_cuda_us, ek_cuda_us_mma;
 
-/* Families whose times a card may measure itself (gpu/tune.c); those by wgmma stay fitted. */
+/* Families whose times the program may measure on a card (gpu/tune.c). Families by wgmma keep their fitted times. */
 typedef enum ek_cuda_family {
     EK_CUDA_UNITS,
     EK_CUDA_TILE,
@@ -74,7 +74,7 @@ typedef enum ek_cuda_family {
     EK_CUDA_MID,
     EK_CUDA_FLOATS_FEW,
     EK_CUDA_FLOATS_TILES,
-    EK_CUDA_TILES_NARROW, /* of a plain device these three, and no other */
+    EK_CUDA_TILES_NARROW, /* a plain device measures only these three */
     EK_CUDA_TILES_WIDE,
     EK_CUDA_BY_MATRICES,
     EK_CUDA_FAMILIES
@@ -91,7 +91,7 @@ static inline double ek_cuda_small_groups(const ek_cuda_times *us, int a_group)
 }
 
 typedef struct ek_cuda_chip {
-    int features; /* compute capability times ten: the device's, or less if some features are not to be used */
+    int features; /* compute capability times ten: the device's, or less if some features must not be used */
     int multiprocessors;
     size_t shared;           /* bytes of shared memory per multiprocessor; a block takes 1024 more than it requests */
     size_t block_shared;     /* maximum that a block may request */

@@ -1,7 +1,7 @@
 #include "cuda/chip.h"
 
-/* Of all chips: `device choice`, `device planes`, `device floats`; of a gate which is faster in whole steps of 1, 4 and
- * 8 rows. */
+/* The same for all chips. Measured by `device choice`, `device planes` and `device floats`; for a gate, the faster way
+ * in whole steps of 1, 4 and 8 rows. */
 #define COMMON                                                                                                    \
     .small = {.group_32 = 1.45, .group_16 = 2.4}, .units = {.weight = {0.82e-6, 0.52e-6}},                        \
     .tile = {.alone = 0.72, .shared = {0.63, 0.51}},                                                              \
@@ -34,7 +34,8 @@ const ek_cuda_times ek_cuda_us = {
              .l2 = 0.7},
 };
 
-/* Without wgmma, where narrow tiles read their rows into registers: guesses until such a device was timed. */
+/* For chips without wgmma, where narrow tiles read their rows into registers. These are guesses until such a device is
+ * timed. */
 const ek_cuda_times ek_cuda_us_mma = {
     COMMON MID(.alone = 0.25, .alone_oct = 0.08, .each = 0.06, .each_oct = 0.11),
 };

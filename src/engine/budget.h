@@ -15,15 +15,16 @@ typedef struct ek_budget {
 double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS]);
 
 /* Plans pages for max_requests contexts of ctx tokens with prompt chunks of `chunk` rows, or for `limit` bytes if those
- * are fewer. Sliding pages are bounded per request: all requests get theirs while these take at most half of the
- * memory. The rest is for full layers; memory that these cannot use goes back to sliding ones. Pages of first positions
- * come before both: for all requests, while they take at most a quarter. ENOMEM with both numbers if one request of ctx
- * tokens does not fit; with shrink, ctx is lowered instead until it fits (at least one page). */
+ * are fewer. Pages of first positions come first: for all requests, while they take at most a quarter of the memory.
+ * Then come sliding pages, whose number per request is bounded: for all requests, while they take at most half. The
+ * rest is for full layers. Memory that full layers cannot use goes back to sliding ones. ENOMEM with both numbers if
+ * one request of ctx tokens does not fit. With shrink, ctx is lowered instead until it fits (at least one page). */
 ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests, int ctx, int chunk, double limit,
                       bool shrink);
 
-/* For people: bytes of keys and values of a token in layers of a kind (in sliding ones while it is in the window),
- * bytes of a request of ctx tokens, and the number of such requests that fit the pages, or a number of bytes. */
+/* Numbers for people. token_bytes: keys and values of a token in layers of a kind (in sliding ones while it is in the
+ * window). request_bytes: a request of ctx tokens. The others: the number of such requests that fit into the pages, or
+ * into a number of bytes. */
 double ek_budget_token_bytes(const ek_kv_layout *layout, ek_layer_kind kind);
 double ek_budget_request_bytes(const ek_kv_layout *layout, int ctx);
 int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS], int ctx);

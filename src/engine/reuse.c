@@ -11,12 +11,12 @@ ek_prefix_key ek_reuse_key(const ek_request *r, int n)
                            .n_content = r->cache.n_content};
 }
 
-/* --- what is worth keeping of the sliding layers
+/* --- the positions of sliding layers that are kept ---
  *
- * A prompt is taken up again at its end (the next turn), where an earlier prompt left it (a shared beginning), or
- * somewhere before its end (the same beginning and another question): then at a distance that nobody knows, so that
- * kept positions lie at distances that grow fourfold, and what is computed again is at most about four times
- * what differs. */
+ * A later prompt may continue this one at its end (the next turn), where this one differed from an earlier prompt (a
+ * shared beginning), or somewhere before its end (the same beginning and another question). The last position is
+ * unknown, so kept positions have distances from the end that grow fourfold. The tokens computed again are then at most
+ * about four times those that differ. */
 enum { FIRST_DISTANCE = 512, GROWTH = 4 };
 
 static int page_of(int pos)
@@ -24,7 +24,7 @@ static int page_of(int pos)
     return pos / EK_PAGE_TOKENS;
 }
 
-/* A sequence shall be able to begin at each position of [from, to]. */
+/* Keeps the pages that let a sequence begin at each position in [from, to]. */
 static void keep_for(ek_request *r, int from, int to, bool seldom)
 {
     int lo = page_of(from) * EK_PAGE_TOKENS - r->window + 1;
@@ -33,7 +33,7 @@ static void keep_for(ek_request *r, int from, int to, bool seldom)
         .first = lo > 0 ? page_of(lo) : 0, .end = page_of(to + EK_PAGE_TOKENS - 1), .seldom = seldom};
 }
 
-/* begin: where it would begin if all sliding pages were there; it begins at n_hit. */
+/* begin: the position at which r would begin if all sliding pages existed. It begins at n_hit. */
 static void choose_keep(ek_request *r, int begin)
 {
     r->cache.n_keep = 0;
@@ -102,7 +102,7 @@ bool ek_reuse_waits(ek_engine *e, ek_request *r)
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     ek_prefix_find(e->prefix, &key);
     if (best - ek_prefix_usable(e->prefix, ek_reuse_max(r)) < EK_PAGE_TOKENS) return false;
-    keep_for(from, best, best, false); /* of sliding layers, what r begins with */
+    keep_for(from, best, best, false); /* the pages of sliding layers with which r begins */
     r->cache.wait_for = from->id;
     pthread_mutex_lock(&e->lock);
     e->stats.cache_waits++;

@@ -13,14 +13,14 @@
 #include "ops/weights/weight_type.h"
 
 enum {
-    WEIGHTS = 96 << 20, /* more than caches hold: a step reads every weight once */
-    ROWS = 32 << 20,    /* what products read and write beside them */
-    FILL = 1 << 20,     /* random bytes, again and again */
+    WEIGHTS = 96 << 20, /* larger than caches, because a step reads every weight once */
+    ROWS = 32 << 20,    /* memory for the rows that products read and write */
+    FILL = 1 << 20,     /* random bytes, which are repeated */
     LAUNCHES = 12,
     ROUNDS = 3
 };
 
-/* What is timed: the matrix, its weights (MLX's 4 bits, GGUF's, floats), rows. */
+/* The timed cases: matrix, weights (MLX's 4 bits, GGUF's, floats), rows. */
 static const struct timed {
     ek_cuda_family family;
     enum { AFFINE, GGUF, FLOATS } weights;
@@ -69,7 +69,7 @@ static ek_err plan_weights(ek_cuda_linear *out, const struct timed *t)
     return ek_cuda_linear_plan(out, &w);
 }
 
-/* The launch by the family, and what the chip's times say of it. */
+/* Plans the family's launch. *us: its time by the chip's fitted times. */
 static ek_cuda_product plan(const struct timed *t, const ek_cuda_linear *l, const ek_cuda_chip *chip, double *us)
 {
     ek_cuda_product p;
@@ -89,7 +89,7 @@ static ek_cuda_product plan(const struct timed *t, const ek_cuda_linear *l, cons
     }
 }
 
-/* n launches of the kernel, each with weights that no cache has. */
+/* Queues n launches of the kernel, each with weights that are in no cache. */
 static ek_err queue(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_product *p, const ek_cuda_linear *l,
                     ek_cuda_linear_args a, size_t n)
 {
@@ -101,7 +101,7 @@ static ek_err queue(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_produc
     return EK_OK;
 }
 
-/* us of a launch, of several behind one another: the shortest round. 0: the device has no clock. */
+/* Microseconds of a launch among several in a row; the shortest round counts. 0: the device has no clock. */
 static ek_err measure(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_product *p, const ek_cuda_linear *l,
                       const ek_cuda_linear_args *a, double *us)
 {
@@ -121,7 +121,8 @@ static ek_err measure(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_prod
     return EK_OK;
 }
 
-/* The same by the host's clock, for a plain device, which has none. A slow one has fewer launches and one round. */
+/* The same by the host's clock, for a plain device, which has no clock. A slow device gets fewer launches and one
+ * round. */
 static ek_err measure_plain(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_product *p, const ek_cuda_linear *l,
                             const ek_cuda_linear_args *a, double *us)
 {
@@ -129,7 +130,8 @@ static ek_err measure_plain(tuner *x, const ek_cuda_kernel *kernel, const ek_cud
     size_t n = 1;
     double each = 0;
     *us = 0;
-    for (int r = -2; r < ROUNDS && (r < 0 || each < enough); r++) { /* the first may have the driver's compiler in it */
+    for (int r = -2; r < ROUNDS && (r < 0 || each < enough);
+         r++) { /* the first rounds may include the driver's compiler */
         const double from = ek_now();
         EK_TRY(queue(x, kernel, p, l, *a, n));
         EK_TRY(ek_cuda_sync(x->c));
@@ -140,7 +142,7 @@ static ek_err measure_plain(tuner *x, const ek_cuda_kernel *kernel, const ek_cud
     return EK_OK;
 }
 
-/* us of a launch; 0: too many bytes. Rows of any bytes, the result and nodes of T lie in x->rows. */
+/* Microseconds of a launch; 0: too many bytes. Rows with arbitrary bytes, the result and nodes of T are in x->rows. */
 static ek_err time_product(tuner *x, const ek_cuda_product *p, const ek_cuda_linear *l, int rows, double *us)
 {
     ek_cuda_kernel kernel;
@@ -193,14 +195,14 @@ static ek_err start(tuner *x, uint8_t *random)
     return fill(x, x->rows, ROWS, random);
 }
 
-/* --- a plain device */
+/* --- a plain device --- */
 
-/* Matrices of few panels, and of many: E2B's o and down, its gate and down of a wider layer. */
+/* Matrices of few panels and of many: E2B's o and down, and gate and down of one of its wider layers. */
 static const struct timed shapes[2][2] = {
     {{EK_CUDA_TILES_NARROW, AFFINE, 1536, 2048, 1, 0}, {EK_CUDA_TILES_NARROW, GGUF, 1536, 6144, 1, 0}},
     {{EK_CUDA_TILES_WIDE, AFFINE, 6144, 1536, 1, 0}, {EK_CUDA_TILES_WIDE, GGUF, 10240, 2560, 1, 0}}};
 
-/* us of both shapes by tiles of rows, or by few rows at a time. */
+/* Microseconds of both shapes, by tiles of rows or by a few rows at a time. */
 static ek_err time_plain(tuner *x, const struct timed shape[2], int rows, bool tiles, bool matrices, double *us)
 {
     const ek_cuda_chip *const own = ek_cuda_chip_of(x->c);
@@ -220,7 +222,7 @@ static ek_err time_plain(tuner *x, const struct timed shape[2], int rows, bool t
     return EK_OK;
 }
 
-/* The least number of rows that tiles are as fast for, at most a tile's, over the built-in one. */
+/* The least number of rows for which tiles are as fast, at most a tile's rows, divided by the built-in number. */
 static ek_err find_rows(tuner *x, const struct timed shape[2], double built_in, double *factor)
 {
     static const int rows[] = {8, 12, 16, 24, 32, 48, 64};
@@ -251,13 +253,13 @@ static ek_err run_plain(tuner *x, double factor[EK_CUDA_FAMILIES])
     return EK_OK;
 }
 
-/* --- a CUDA device */
+/* --- a CUDA device --- */
 
 static ek_err run(tuner *x)
 {
     for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) {
         const ek_err err = time_one(x, &timed[i]);
-        /* a kernel that is not there is none that could be chosen */
+        /* a missing kernel could not be chosen anyway */
         if (err == EK_EUNSUPPORTED || ek_cuda_broken(x->c)) return err;
     }
     return EK_OK;

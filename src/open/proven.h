@@ -5,9 +5,9 @@
 
 #include "gpu/gpu.h"
 
-/* Reads the result, or compares and keeps it; called before the model's weights are uploaded (ek_gpu_driver.prove).
- * EUNSUPPORTED: a sentence names the kernel that differs. On a device with cooperative matrices its kernels
- * without them are compared before that, and used if they agree. A folder that cannot be written is no error. */
+/* Reads the result, or compares and keeps it; called before the model's weights are uploaded (ek_gpu_driver.prove). If
+ * a comparison fails on a device with cooperative matrices, its kernels without matrices are compared, and used if they
+ * agree. EUNSUPPORTED: a sentence names the kernel that differs. A folder that cannot be written is no error. */
 ek_err ek_proven_take(ek_gpu *g, const ek_model *m);
 
 #endif

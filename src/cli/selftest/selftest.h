@@ -86,9 +86,10 @@ typedef struct ek_cached_row {
 extern const ek_cached_row ek_cached_rows[];
 extern const int ek_n_cached_rows;
 
-/* Tests every format of keys and values, whatever --kv says, on a small synthetic model, also with the first positions
- * in bf16 if that differs: the instruction set against the plain definition, alone, beside a request in chunks, and
- * over cached pages. did (room bytes) describes the run. False: `where` has the difference. */
+/* Tests every format of keys and values, not only that of --kv, on a small synthetic model, and again with the first
+ * positions in bf16 where this makes a difference. Compares the instruction set with the plain definition: alone,
+ * beside a request in chunks, and over cached pages. did (room bytes) describes the run. False: `where` has the
+ * difference. */
 bool ek_selftest_kv_formats(unsigned cpu, char *did, char *where, size_t room);
 
 /* Runs prompts with two drawn pictures or two sounds (kind), and one without, alone and then together, in all chunks

@@ -8,8 +8,8 @@ bool ek_cuda_attn_has_prompts(ek_kv_format k, const ek_cuda_chip *chip)
     return ek_cuda_attn_prompt_plan(k, EK_MAX_HEAD_DIM, chip).name;
 }
 
-/* In segments of a block: a tile's or a part's queries and results are about two, the join, another launch, one
- * (docs/log/2026-11-29-parts.md). */
+/* Costs in segments of a block: about two for a tile's or a part's queries and results, one for the join, which is
+ * another launch (docs/log/2026-11-29-parts.md). */
 int ek_cuda_attn_part(const ek_cuda_attn_tile *tiles, int n_tiles, int at_most, size_t floats, ek_kv_format k,
                       int head_dim, const ek_cuda_chip *chip)
 {
@@ -28,10 +28,10 @@ int ek_cuda_attn_part(const ek_cuda_attn_tile *tiles, int n_tiles, int at_most, 
     return best;
 }
 
-/* A tile of prompts is one block, for all segments, so few tiles leave multiprocessors idle. Tiles of few queries have
- * a block per segment, which use all; a query and key takes them longer: ek_attn_deep_DIM by a third, other floats
- * three times (docs/log/2026-11-29-pieces.md). Tiles of prompts in integers are cut into parts, so they pay wherever a
- * row sees more than a few segments. */
+/* A tile of prompts is one block for all segments, so few tiles leave multiprocessors idle. Tiles of few queries have a
+ * block per segment and use all multiprocessors, but they need more time per query and key: a third more in
+ * ek_attn_deep_DIM, three times as much in other floats (docs/log/2026-11-29-pieces.md). Tiles of prompts in integers
+ * are cut into parts, so they are better once a row sees more than a few segments. */
 int ek_cuda_attn_idle_prompts(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int max_segments,
                               const ek_cuda_chip *chip)
 {
@@ -48,12 +48,12 @@ int ek_cuda_attn_few_tile(int ratio, int n_rows)
     return tile;
 }
 
-/* A block's time does not depend on its queries, up to 8: as many as a run has. With a multiprocessor for each block,
- * two, whose heads and rows take the least. */
+/* A block's time is the same for up to 8 queries, so a tile has as many as a run. If there is a multiprocessor for each
+ * block, a tile has two queries, whose heads and rows take the least time. */
 int ek_cuda_attn_int_tile(int max_queries, int head_dim, ek_kv_format k, ek_kv_format v, int n_twos,
                           const ek_cuda_chip *chip)
 {
-    enum { MANY = 64 }; /* queries from which on tiles of many pay */
+    enum { MANY = 64 }; /* number of queries from which on tiles of many are faster */
     const int many = ek_cuda_attn_many_tile(head_dim, k, v, chip);
     int tile = 2;
     if (many && max_queries >= MANY) return many;
@@ -62,7 +62,7 @@ int ek_cuda_attn_int_tile(int max_queries, int head_dim, ek_kv_format k, ek_kv_f
     return tile;
 }
 
-/* A block's time grows with its queries: one, as long as blocks are not too many. */
+/* A block's time grows with its queries, so a tile has one query while there are not too many blocks. */
 int ek_cuda_attn_plain_tile(int ratio, int n_rows, int n_kv_heads, int n_segments, int max_tiles)
 {
     enum { BLOCKS = 256 };
@@ -73,9 +73,9 @@ int ek_cuda_attn_plain_tile(int ratio, int n_rows, int n_kv_heads, int n_segment
     return 0;
 }
 
-/* The largest part of its time is a tile's own, so they are small as long as their blocks of threads all have a
- * multiprocessor, or, of two queries and more, half of one where a tile has one segment. Of 4 queries at most: of 8,
- * half as many blocks are slower for every batch and depth that was measured (docs/cuda/attention.md). */
+/* Most of a tile's time does not depend on its queries. So tiles are small while each of their blocks has a
+ * multiprocessor, or, with two or more queries and one segment per tile, half of one. A tile has at most 4 queries:
+ * with 8, half as many blocks were slower for every measured batch and depth (docs/cuda/attention.md). */
 int ek_cuda_attn_half_tile(int ratio, int n_kv_heads, int n_segments, int max, const ek_cuda_chip *chip)
 {
     int tile = 1;
@@ -86,7 +86,7 @@ int ek_cuda_attn_half_tile(int ratio, int n_kv_heads, int n_segments, int max, c
     return tile;
 }
 
-/* It has few warps, and gains once multiprocessors have more than a block each. */
+/* The kernel has few warps, so it gains once multiprocessors have more than one block each. */
 bool ek_cuda_attn_goes_deep(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int tile, int n_items,
                             const ek_cuda_chip *chip)
 {

@@ -2,11 +2,12 @@
 
 #include <stdio.h>
 
-/* Rows of a block (vulkan/shaders/product_q.glsl); rows and panels of many (product_many.glsl, product_tile.glsl);
- * leaves of T that the former holds. */
+/* TILE: rows of a block (vulkan/shaders/product_q.glsl). MANY_TILE, SMALL_TILE, MANY_PANELS: rows and panels of large
+ * products (product_many.glsl, product_tile.glsl). MANY_LEAVES: leaves of T that product_many holds. */
 enum { TILE = 4, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 
-/* Eight threads for each unit of one row at a time, where that many are: few panels must not wait for each other's. */
+/* Eight threads for each unit, and one row at a time, while there are enough threads. A panel should not wait for
+ * another one. */
 static int threads_of(const ek_cuda_linear *l, int max_threads)
 {
     int threads = 256;
@@ -14,7 +15,7 @@ static int threads_of(const ek_cuda_linear *l, int max_threads)
     return threads;
 }
 
-/* A block of threads for each panel and tile of rows; of floats, row. */
+/* A block of threads for each panel and tile of rows; for floats, for each row. */
 static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int max_threads)
 {
     ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels,

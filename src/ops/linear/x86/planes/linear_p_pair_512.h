@@ -1,5 +1,5 @@
-/* Form PLANES by two panels at once on a Zen 4, codes put together in registers: the tile of linear_p_pair_avx512.c and
- * of linear_p_decoded_avx512.c. */
+/* Form PLANES on a Zen 4: two panels at once, with codes put together in registers. The tile of linear_p_pair_avx512.c
+ * and of linear_p_decoded_avx512.c. */
 #ifndef EK_OPS_X86_LINEAR_P_PAIR_512_H
 #define EK_OPS_X86_LINEAR_P_PAIR_512_H
 
@@ -12,15 +12,16 @@
 
 enum { PAIR_TILE = 6 };
 
-/* A type's constants for a kernel: a choice in the loop takes registers that the sums need. */
+/* A type's constants. A kernel has them at compile time, because a choice in the loop would take registers that the
+ * sums need. */
 typedef struct pair_type {
     int bits, a_group, block;
     bool book, biased;
-    int rule; /* of scales, or PAIR_DECODED: s and b' are floats, A-group after A-group */
+    int rule; /* the rule of its scales, or PAIR_DECODED: s and b' are floats, A-group after A-group */
 } pair_type;
 enum { PAIR_DECODED = -1 };
 
-/* No load moves across. Without it gcc loads all bytes of a group first, into more registers than there are. */
+/* Keeps loads in order. Otherwise gcc loads all bytes of a group first, into more registers than there are. */
 #define IN_ORDER __asm__ volatile("" : : : "memory")
 
 /* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group from input k, whose first quad is
