@@ -130,8 +130,7 @@ static ek_err measure_plain(tuner *x, const ek_cuda_kernel *kernel, const ek_cud
     size_t n = 1;
     double each = 0;
     *us = 0;
-    for (int r = -2; r < ROUNDS && (r < 0 || each < enough);
-         r++) { /* the first rounds may include the driver's compiler */
+    for (int r = -2; r < ROUNDS && (r < 0 || each < enough); r++) { /* the first may compile it */
         const double from = ek_now();
         EK_TRY(queue(x, kernel, p, l, *a, n));
         EK_TRY(ek_cuda_sync(x->c));
