@@ -9,7 +9,7 @@
 #define EK_ENGINE_GAP_H
 
 enum {
-    EK_GAP_LEAST = 32, /* rows: fewer would hardly shorten a step, and prompts always progress */
+    EK_GAP_LEAST = 32, /* rows. Fewer would hardly shorten a step, and prompts have to progress */
     EK_GAP_BINS = 9,   /* sizes of steps: below 64 rows, then octaves */
     EK_GAP_POINTS = 18 /* sizes of steps: half octaves */
 };

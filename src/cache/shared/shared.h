@@ -15,14 +15,14 @@ typedef struct ek_shared {
     char text[EK_SHARED_TEXT]; /* the URL, for logs */
     const char *name;          /* the purpose, for logs: "shared pages" */
     char *ca, *cert;
-    char space[EK_RECORD_SPACE], *what; /* everything that pages depend on: its hash, its text */
+    char space[EK_RECORD_SPACE], *what; /* what: all data that pages depend on, as text; space: its hash */
     ek_kv_layout layout;
     double rate; /* bytes per second in each direction; 0: unlimited */
     /* Maximum bytes that wait to be written; maximum bytes that were requested and have not arrived. */
     double max_bytes;
     bool writes; /* pages are also written */
     ek_shared_counts counts;
-    _Atomic double doubted_until; /* a page was wrong: until then pages are sent even if the server has them */
+    _Atomic double doubted_until; /* set after a wrong page: until then, pages are sent even if the server has them */
     atomic_bool stop;             /* ends every wait of a connection */
     pthread_mutex_t lock;         /* guards the following fields */
     double last_warning;
@@ -46,7 +46,7 @@ typedef struct ek_shared_connection {
     ek_redis *redis; /* NULL: not connected */
     int failures;    /* consecutive failures */
     double rest_until;
-    double charged_until; /* time until which the bytes moved so far use up the rate */
+    double charged_until; /* the time up to which the bytes moved so far use up the rate */
 } ek_shared_connection;
 
 /* Connects. False after a failure, which starts a rest. */
@@ -103,7 +103,7 @@ void ek_shared_writes_drop(ek_shared_writes *w, const ek_chain *chain, int kind)
 
 /* --- any thread --- */
 
-/* The number of entries queued so far; then whether the first n of them have left the queue or failed. */
+/* queued: the number of entries queued so far. written: whether the first n of them have left the queue or failed. */
 uint64_t ek_shared_writes_queued(ek_shared_writes *w);
 bool ek_shared_writes_written(ek_shared_writes *w, uint64_t n);
 

@@ -52,19 +52,19 @@ typedef struct ek_gpu_work {
 
 ek_gpu_work ek_gpu_work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n);
 
-/* Whether one block finds the pairs of n rows (ek_cuda_choose_args); and its arguments: after router_blocks blocks of a
- * router in the same launch, or alone. */
+/* few_pairs: whether one block finds the pairs of n rows. choose_args: the arguments of that block
+ * (ek_cuda_choose_args), which comes after router_blocks blocks of a router in the same launch, or alone. */
 bool ek_gpu_few_pairs(const ek_config *c, int n);
 ek_cuda_choose_args ek_gpu_choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks);
 
-/* From the router's rows at x->experts.route to pairs and jobs. */
+/* Makes pairs and jobs from the router's rows at x->experts.route. */
 void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek_gpu_work *all);
 
 /* --- mixture of experts: the dense MLP and the experts of a layer --- */
 
-/* Writes both for n rows of layer i, from o's output in x->buf.y: the MLP's result to x->buf.y; the experts' to
- * x->experts.pair_out, row_pair and weight, which are set in `end`, the arguments of the layer's end. They run beside
- * each other if they read rows in the same form. */
+/* Writes the dense MLP and the experts of n rows of layer i, from o's output in x->buf.y. The MLP's result goes to
+ * x->buf.y. The experts' results go to x->experts.pair_out, row_pair and weight, which are set in `end`, the arguments
+ * of the layer's end. Both run at the same time if they read rows in the same form. */
 void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end);
 
 /* --- mixture of experts on the host --- */

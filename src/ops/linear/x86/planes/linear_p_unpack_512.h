@@ -1,5 +1,5 @@
-/* unpack_fn of form PLANES: a unit of 32 inputs is 8 vectors of codes, put together from planes of bits, and one
- * A-group or two. */
+/* unpack_fn of form PLANES. A unit of 32 inputs has one A-group or two. Its codes are 8 vectors, which are put together
+ * from planes of bits. */
 #ifndef EK_OPS_X86_LINEAR_P_UNPACK_512_H
 #define EK_OPS_X86_LINEAR_P_UNPACK_512_H
 

@@ -106,7 +106,7 @@ INLINE void p_scales(ek_wscale rule, bool biased, const p_block *b, int g, int o
     case EK_SCALE_E8M0: {
         vi e = P_(cvtepu8_epi32)(P_BYTES(b->at + out));
         vi normal = P_(slli_epi32)(P_(sub_epi32)(e, P_(set1_epi32)(1)), 23);
-        vi tiny = P_(sllv_epi32)(P_(set1_epi32)(0x00200000), e); /* for e below 2: `normal` is negative then, or 0 */
+        vi tiny = P_(sllv_epi32)(P_(set1_epi32)(0x00200000), e); /* for e below 2, where `normal` is negative or 0 */
         *s = v_as_float(P_(max_epi32)(normal, P_AND(tiny, P_(set1_epi32)(0x00600000))));
         return;
     }
@@ -132,7 +132,7 @@ INLINE void p_scales(ek_wscale rule, bool biased, const p_block *b, int g, int o
     }
 }
 
-/* The start of I: -8 X times the codes' offset in eights. */
+/* The initial value of the sum I: -8 X times the offset of the codes in eights. */
 INLINE int p_start(int start, const int bits, const bool book)
 {
     const int shift = (book ? 8 : bits) - 4;
