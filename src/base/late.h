@@ -17,8 +17,8 @@ typedef struct ek_late {
     int n;
 } ek_late;
 
-/* Finds the library and all its functions. EUNSUPPORTED: the file is not there, or lacks one of them. Its functions
- * stay for as long as the process runs. */
+/* Finds the library and all its functions. EUNSUPPORTED: the file does not exist, or lacks a function. The functions
+ * stay valid until the process ends. */
 ek_err ek_late_open(const ek_late *l);
 
 #if defined(__x86_64__)
@@ -44,7 +44,7 @@ ek_err ek_late_open(const ek_late *l);
     __asm__(".pushsection .text\n\t.p2align 4\n\t.globl " #f "\n\t.hidden " #f "\n\t.type " #f ", %function\n" #f \
             ":\n\t" EK_LATE_JUMP(f) "\t.size " #f ", . - " #f "\n\t.popsection\n");
 #endif
-/* And an element of ek_late.function. */
+/* An element of ek_late.function for the same function. */
 #define EK_LATE_ENTRY(f) {#f, &ek_late_at_##f},
 
 #endif

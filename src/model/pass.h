@@ -24,8 +24,9 @@ struct ek_model {
     float *rope[EK_KIND_COUNT];   /* frequencies */
     int n_rotated[EK_KIND_COUNT];
     ek_kv_layout layout;
-    const ek_model *target; /* of a drafter: the model whose keys and values its layers read; else NULL */
-    /* Offset of the layer's block in a page of its kind; without own keys the donor's. */
+    const ek_model *target; /* for a drafter: the model whose keys and values its layers read; else NULL */
+    /* The offset of the layer's block in a page of its kind. A layer without own keys has the offset of the layer whose
+     * keys it reads. */
     size_t kv_offset[EK_MAX_LAYERS];
     size_t kv_start_offset[EK_MAX_LAYERS]; /* the same for a page of the start kind */
     ek_items *deferred;                    /* the weights of a deferred model; NULL: all are packed */

@@ -39,8 +39,8 @@ static inline bool ek_device_is_split(const ek_device *d)
     return d->n > 1 || d->all || d->host;
 }
 
-/* Whether a device exists or has to. Open a model for it deferred (ek_model_opts): it can then be refused before it is
- * read, and is read in parts. */
+/* Whether a device is requested, or with auto exists. Open a model for it deferred (ek_model_opts): it can then be
+ * refused before it is read, and is read in parts. */
 bool ek_device_is_wanted(const ek_device *d);
 
 /* Whether the CPU takes over after err on a device: with auto, if the device has no room or no device can run the

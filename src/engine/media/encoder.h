@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "model/tower/tower.h"
 
-enum { EK_IMAGE_TOKENS = 1120 }; /* of an image: the largest budget */
+enum { EK_IMAGE_TOKENS = 1120 }; /* the largest budget of an image */
 
 typedef struct ek_encoder {
     bool takes[EK_PART_KINDS];
@@ -27,7 +27,7 @@ typedef struct ek_encoder {
     void (*close)(void *arg);
 } ek_encoder;
 
-/* Once, before anything is encoded. */
+/* Call it once, before anything is encoded. */
 ek_err ek_encoder_load(ek_encoder *x);
 
 /* The towers of a model on the host's processors: for the CPU's executor, and for a device's until it has its own. t

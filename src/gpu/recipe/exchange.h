@@ -42,8 +42,8 @@ static inline CUdeviceptr ek_gpu_at_part(CUdeviceptr y, ek_gpu_range p)
     return y + sizeof(float) * (size_t)p.first;
 }
 
-/* Whether the columns that m reads go as records: whole groups, of a size that the kernels write everywhere. Otherwise
- * they go as floats. */
+/* Whether the columns that m reads are sent as records: they are whole groups, of a size that all kernels can write.
+ * Otherwise they are sent as floats. */
 bool ek_gpu_goes_as_records(const ek_gpu_run *x, const ek_gpu_matrix *m);
 /* Records of n rows of m's inputs at `at`, and the part of them that this device writes. */
 ek_gpu_input ek_gpu_records_for(const ek_gpu_matrix *m, CUdeviceptr at, int n);

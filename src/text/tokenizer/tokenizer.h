@@ -58,8 +58,8 @@ typedef struct ek_count {
     void *arg;
     size_t piece;      /* bytes read at once; 0: 64 KiB */
     size_t ids, bytes; /* the result: ids, and the bytes of text that they cover */
-    /* The whole text was counted, without four consecutive pieces that lack a space and a line end, where dividing a
-     * word may add an id. */
+    /* The number is exact: the whole text was counted, and no word had to be divided. (Dividing a word may add an id.
+     * It happens after four consecutive pieces without a space or a line end.) */
     bool exact;
 } ek_count;
 void ek_encode_count(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
