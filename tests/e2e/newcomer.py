@@ -90,7 +90,7 @@ def a_long_prompt_says_how_far_it_is(home):
         t.type("\x03")
         t.until(ON + "> ", 60)
         assert not any("reading the prompt" in r for r in rows_of(t.raw, 10000)), "it is cleared"
-    p = once(home, *slow, "--max-tokens", "1", stdin=text[:1000])
+    p = once(home, *slow, "--max-tokens", "1", stdin=text[:300])  # seconds of reading
     assert "reading" not in p.stderr + p.stdout, "nothing of it where no terminal is"
 
 

@@ -451,14 +451,24 @@ def bench_has_requests_with_masks(home):
     refused(home, 2, "bench", *few, "--structured", "4", says="--structured 4: the largest --batch has 3 requests")
 
 
+def deep_model(folder, n_layers):
+    """A tiny model with a context of 65,536 tokens."""
+    kinds, config = tiny_model.KINDS, tiny_model.CONFIG
+    tiny_model.KINDS = (kinds * n_layers)[:n_layers]
+    tiny_model.CONFIG = config | {"max_position_embeddings": 65536, "num_hidden_layers": n_layers, "layer_types": tiny_model.KINDS,
+                                  "per_layer_config": {f"{i:02d}": {"head_dim": tiny_model.FULL_HEAD} for i in range(1, n_layers, 2)}}
+    try:
+        tiny_model.main(folder)
+    finally:
+        tiny_model.KINDS, tiny_model.CONFIG = kinds, config
+
+
 @test
 def bench_has_depth_by_default(home):
-    small, deep = os.path.join(home, "small"), os.path.join(home, "deep")
+    small, deep, heavy = (os.path.join(home, name) for name in ("small", "deep", "heavy"))
     tiny_model.main(small)
-    tiny_model.main(deep)
-    with open(os.path.join(deep, "config.json"), "w") as f:
-        json.dump(tiny_model.CONFIG | {"max_position_embeddings": 65536}, f)
-    less = ("--generate", "2", "--batch", "2,1", "--runs", "1", "--threads", "2")
+    deep_model(deep, 2)  # one layer of full attention over 32,768 tokens takes seconds
+    less = ("--generate", "2", "--batch", "2,1", "--runs", "1", "--threads", "1")
 
     def measured(*args):
         r = json.loads(run(home, "bench", *args, "--json").stdout)
@@ -473,16 +483,9 @@ def bench_has_depth_by_default(home):
     shown = run(home, "bench", "--model", small, *less).stdout
     for what in ("prompt", "depth"):
         assert f"left out: {what} 32768, the model has a context of 4096 tokens\n" in shown, shown
-    # A model of 16 layers on plain C takes minutes on any machine; one of 4 takes some 30 s, now more and now less.
-    heavy, kinds, config = os.path.join(home, "heavy"), tiny_model.KINDS, tiny_model.CONFIG
-    tiny_model.KINDS = kinds * 4
-    tiny_model.CONFIG = config | {"max_position_embeddings": 65536, "num_hidden_layers": len(kinds) * 4, "layer_types": kinds * 4,
-                                    "per_layer_config": {f"{i:02d}": {"head_dim": tiny_model.FULL_HEAD} for i in range(1, len(kinds) * 4, 2)}}
-    try:
-        tiny_model.main(heavy)
-    finally:
-        tiny_model.KINDS, tiny_model.CONFIG = kinds, config
-    shown = run(home, "bench", "--model", heavy, "--isa", "scalar", *less[:-1], "1").stdout
+    # A model of 8 layers on plain C takes a minute on any machine; one of 4 takes some 30 s, now more and now less.
+    deep_model(heavy, 8)
+    shown = run(home, "bench", "--model", heavy, "--isa", "scalar", *less).stdout
     for what in ("prompt", "depth"):
         assert re.search(rf"^left out: {what} 32768, \d+ s or more here; --{what} 32768 measures it$", shown, re.M), shown
 
