@@ -28,7 +28,8 @@ ek_request *ek_turns_next(ek_engine *e);
 ek_request *ek_turns_victim(ek_engine *e, const ek_request *r);
 /* r gives way: it returns to the wait queue, behind requests whose cost equals its computed work. */
 void ek_turns_yield(ek_engine *e, ek_request *r);
-/* The request of running[from ..) that starts over when pages run out: the youngest of the client with the most. */
+/* The request of running[from ..) that starts over when pages run out: the youngest of the client with the most running
+ * requests. */
 ek_request *ek_turns_youngest(const ek_engine *e, int from);
 
 #endif

@@ -82,7 +82,7 @@ struct ek_engine {
     ek_audit audit;
     ek_features features;
     ek_encoding encoding;
-    ek_pace pace;             /* of slices of encoding; and whether reading pages pays */
+    ek_pace pace;             /* the pace of slices of encoding, and of reading pages */
     ek_timing timing;         /* of steps */
     struct {                  /* drafts from outside (proposals.c) */
         ek_proposer proposer; /* a copy of *opts.proposer */
@@ -100,7 +100,7 @@ struct ek_engine {
     double lost, lost_at;       /* seconds that reading took longer than computing, at that time */
     double rest_said;           /* time of the latest log line about it */
     bool rests;                 /* nothing is read until a part of the loss has faded */
-    double forget_by;           /* until then a wrong page waits for a slot, to be deleted */
+    double forget_by;           /* the time until which a wrong page waits for a slot to be deleted */
     int load_taken;             /* pages of this load that arrived */
     int load_low;               /* sliding pages from here on were requested */
     int load_span;              /* number of the latest request for sliding pages */

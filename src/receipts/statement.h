@@ -37,17 +37,17 @@ typedef struct ek_statement {
     struct {
         bool any, thinking; /* a grammar or a limit of thoughts masked tokens; the prompt turns thinking on */
         int max_thinking;   /* 0: no limit */
-        ek_hash commitment; /* of the grammar's source; without one, of an empty text */
+        ek_hash commitment; /* a commitment to the grammar's source, or to an empty text if there is no grammar */
     } form;
     struct {
-        int max_tokens, context;                 /* of the reply; of prompt and reply */
+        int max_tokens, context;                 /* max_tokens: of the reply; context: of prompt and reply */
         bool special;                            /* plain: special tokens are written as their text */
         bool ignore_eos, plain, calls, one_call; /* plain: continued text; calls are parsed; the first one ends it */
         ek_hash stop;                            /* of the stop strings */
     } ends;
     struct {
         int n;                       /* -1: hidden */
-        ek_hash commitment, text;    /* of the tokens; of the bytes of their text */
+        ek_hash commitment, text;    /* commitment: to the tokens; text: to the bytes of their text */
         char finish[EK_FINISH_TEXT]; /* stop, tool_calls, stop_string, length, context, loop */
     } reply;
     ek_hash rows;                 /* root of the Merkle tree over the leaves of the reply's rows */

@@ -37,9 +37,9 @@ struct ek_receipts {
     bool hides_lengths;
     ek_job marking; /* writes an hour's root; runs while `marks` */
     bool marks;
-    int64_t hour; /* of the last root */
+    int64_t hour; /* the hour of the last root */
     size_t marked;
-    ek_hash root; /* over the first `marked` */
+    ek_hash root; /* the root over the first `marked` entries */
     ek_err mark_err;
     char mark_why[200];
 };

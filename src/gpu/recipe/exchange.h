@@ -28,7 +28,7 @@ typedef struct ek_gpu_parts {
 
 static inline ek_gpu_range ek_gpu_part_here(const ek_gpu_run *x, const ek_gpu_parts *p)
 {
-    return p->of[ek_gpu_is_sharded(x) ? x->g->share.shard.rank : 0]; /* by layers ranks count, too */
+    return p->of[ek_gpu_is_sharded(x) ? x->g->share.shard.rank : 0]; /* if the split is by layers, ranks count too */
 }
 
 /* The parts of n outputs, of the inputs of m, of the query heads of layer l. */

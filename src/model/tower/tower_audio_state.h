@@ -100,7 +100,7 @@ typedef struct ek_audio_work {
     float *x, *k, *v, *gate;   /* [n][hidden] */
     float *norm, *y;           /* [EK_AUDIO_ROWS][max of hidden and output] */
     float *wide;               /* [EK_AUDIO_ROWS][4 hidden] */
-    float *window[2], *map[2]; /* of EK_AUDIO_TOKENS tokens: inputs and outputs of the convolutions */
+    float *window[2], *map[2]; /* inputs and outputs of the convolutions, for EK_AUDIO_TOKENS tokens */
     void *acts;
     int r0, rows; /* of the current block */
     const ek_audio_layer *layer;

@@ -22,14 +22,14 @@ typedef struct ek_attn_split {
 
 typedef struct ek_attn_item {
     int64_t tile;
-    int64_t keys;  /* of whole tiles: the n tiles from `tile` on */
-    int64_t block; /* of a split tile: the n blocks from this one on */
+    int64_t keys;  /* whole tiles: n tiles from `tile` on; their number of keys */
+    int64_t block; /* a split tile: n blocks from this one on */
     int n, split;  /* split: -1 for whole tiles */
 } ek_attn_item;
 
 typedef struct ek_attn_worker {
     bool ready;
-    int64_t keys, queries; /* of the latest read: tile.keys, and the tile whose queries lie in space[0]; -1: none */
+    int64_t keys, queries; /* the latest read: its tile.keys, and the tile whose queries lie in space[0]; -1: none */
     ek_attn_space space[EK_ATTN_GROUP];
     ek_attn_node now;
     ek_attn_node *stack[EK_ATTN_GROUP], *joined; /* levels each */

@@ -1,18 +1,18 @@
-/* Codes of 8 and 4 bits if a tile of queries takes two passes (attn_groups.h, which includes this), AVX2. The first
+/* For AVX2: codes of 8 and 4 bits if a tile of queries takes two passes. attn_groups.h includes this file. The first
  * pass decodes a vector, multiplies it, and stores it in the tile for the second pass. Conversions therefore run beside
- * multiply-adds instead of before them, and queries that fit one pass need no tile. */
+ * multiply-adds instead of before them. Queries that fit into one pass need no tile. */
 #ifndef EK_OPS_X86_ATTN_CODES_256_H
 #define EK_OPS_X86_ATTN_CODES_256_H
 
-/* With 4 bits, two passes are faster after a decoder: 1 % in all. */
+/* With 4 bits and more queries, decoding the tile first is faster, by 1 % in all. */
 #define DECODES(bits, n_q) ((bits) == 8 || ((bits) == 4 && (n_q) <= QUERIES))
 
 /* --- scores */
 
 typedef struct key_block {
     const float *q;
-    const uint8_t *codes; /* of the block's first dim */
-    const float *s, *b;   /* of the page's keys */
+    const uint8_t *codes; /* the codes from the block's first dim on */
+    const float *s, *b;   /* scales and biases of the page's keys */
     int n, n_q;           /* dims, queries */
     float *tile, *acc;    /* [dim][64], [query][64] */
 } key_block;

@@ -167,9 +167,9 @@ INLINE vf order_values_4(vf x)
 typedef struct code_run {
     const ek_attn_segment *segment;
     ptrdiff_t row;      /* bytes of a token's codes */
-    size_t at;          /* of the first of 32 dims in it */
-    int d, n_vecs;      /* that dim, and the vectors of a row of o that hold them */
-    const float *s, *b; /* of the segment's first slot; `groups` from slot to slot */
+    size_t at;          /* the offset of the first of 32 dims in it */
+    int d, n_vecs;      /* d: that dim; n_vecs: the vectors of a row of o that hold these dims */
+    const float *s, *b; /* scales and biases of the segment's first slot, `groups` from slot to slot */
     int groups;
 } code_run;
 

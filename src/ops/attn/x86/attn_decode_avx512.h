@@ -138,7 +138,7 @@ INLINE void value_codes(const int bits, const uint8_t *nibbles, const uint8_t *t
             memcpy(&part, twos + 4 * h, sizeof part);
             two[h] = _mm512_rorv_epi32(vi_set1((int)part), by);
         }
-        if (bits & 1) { /* behind 4 or 2 */
+        if (bits & 1) { /* the last bit, after 4 or 2 */
             memcpy(&part, ones, sizeof part);
             one[h] = _mm512_rorv_epi32(vi_set1((int)part), vi_add(lane, vi_set1(16 * h - (bits & 4 ? 4 : 2))));
         }

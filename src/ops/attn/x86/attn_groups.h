@@ -109,8 +109,8 @@ typedef struct value_run {
     float *o;
     ptrdiff_t ldo;
     /* the codes that become this tile: */
-    const uint8_t *code;              /* of slot j, the first dim of 64; row bytes from slot to slot */
-    const float *s, *b;               /* of its group, `groups` from slot to slot */
+    const uint8_t *code; /* the codes of slot j, from the first of 64 dims on; row bytes from slot to slot */
+    const float *s, *b;  /* scales and biases of its group, `groups` from slot to slot */
     int row, groups, group, in_group; /* group: its dims; those of it before the first dim */
     float *decoded;
 } value_run;

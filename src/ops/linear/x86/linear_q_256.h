@@ -164,7 +164,7 @@ static tiling split_rows(int r0, int r1)
 
 /* The reader of a form's panels. */
 typedef struct reader {
-    tile_fn *const (*tiles)[TILE_ROWS]; /* of packed codes, of decoded ones */
+    tile_fn *const (*tiles)[TILE_ROWS]; /* the tiles that read packed codes; those that read decoded ones */
     decode_fn *decode;
     int decode_tiles, inputs;  /* number of tiles from which on codes are decoded; inputs of a block */
     size_t block_bytes, lines; /* of the packed weights: bytes of a block, and of a group */
