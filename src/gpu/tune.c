@@ -221,10 +221,10 @@ static ek_err time_plain(tuner *x, const struct timed shape[2], int rows, bool t
     return EK_OK;
 }
 
-/* The least number of rows for which tiles are as fast, at most a tile's rows, divided by the built-in number. */
+/* The least of some numbers of rows for which tiles are as fast, divided by the built-in number. */
 static ek_err find_rows(tuner *x, const struct timed shape[2], double built_in, double *factor)
 {
-    static const int rows[] = {8, 12, 16, 24, 32, 48, 64};
+    static const int rows[] = {8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
     size_t i = 0;
     for (; i + 1 < sizeof rows / sizeof *rows; i++) {
         double few, tiles;

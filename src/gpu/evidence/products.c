@@ -16,7 +16,7 @@ enum {
     OUTPUTS = EK_TRIAL_OUTPUTS,
     ROWS = 16,
     FEW = 5,
-    MAX_ROWS = 64,
+    MAX_ROWS = 256, /* more rows have the same kernels (gpu/tune.c) */
     IDS = 5,
     MAX_NAMES = 8
 };
