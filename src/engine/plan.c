@@ -133,7 +133,7 @@ static void divide(ek_engine *e, int chunk)
 {
     for (int i = 0; i < e->n_running; i++) {
         const ek_request *r = e->running[i];
-        const int left = ek_request_rows_left(r);
+        const int left = ek_hold_rows(r, ek_request_rows_left(r));
         e->share[i] = (ek_share){.client = r->turn.client, .left = left > 1 ? left : 0};
     }
     ek_engine_divide(e->share, e->n_running, chunk, e->n_steps);
@@ -147,6 +147,9 @@ static int choose_rows(const ek_request *r, int share, int whole, int room)
     int n = ek_request_ready(r, ek_request_rows_left(r)), piece = ek_request_piece(r);
     if (n == 0) return 0; /* the features of its next rows are being encoded */
     if (n > 1 && n > share) n = share;
+    if (n > 0 && n + 1 == ek_request_rows_left(r)) n += ek_request_ready(r, n + 1) > n; /* one row alone is a reply's */
+    n = ek_hold_rows(r, n);
+    if (n == 0) return 0;
     int over = ek_request_prompt_logits(r, n) - room;
     if (over > 0) n -= over; /* only the last rows want logits */
     n = ek_request_cut(r, n);
@@ -173,14 +176,12 @@ static int take_pages(ek_engine *e, int i, int n)
     return fit;
 }
 
-/* Makes the plan. Every request gets one row; a prompt gets more, as far as the step's prompt rows, the room for logits
- * and the pages allow. The oldest are served first; drafts take the rows that remain. */
-void ek_plan_make(ek_engine *e)
+/* Gives requests their rows: one to a reply, at most `all` to prompts. Returns the remaining room for prompt logits. */
+static int schedule(ek_engine *e, int all)
 {
     ek_plan *p = &e->plan;
     ek_request *const first = blocked(e);
     const int reserved = first ? ek_request_piece(first) : 0;
-    const int all = ek_engine_prompt_rows(e, ek_engine_replies(e), e->timing.encoded);
     int chunk = reserved < all ? all - reserved : 0, room = e->rules.max_prompt_logits, spare = 0;
     divide(e, chunk);
     p->n_scheduled = p->n_rows = p->n_logits = p->n_draws = 0;
@@ -192,7 +193,7 @@ void ek_plan_make(ek_engine *e)
         const int left = ek_request_rows_left(r), ready = ek_request_ready(r, left);
         EK_ASSERT(left >= 1);
         int n = choose_rows(r, share, whole, room);
-        r->turn.n_blocked = n == 0 && ready > 1 && ek_request_piece(r) > share
+        r->turn.n_blocked = n == 0 && ready > 1 && !r->turn.held && ek_request_piece(r) > share
                                 ? r->turn.n_blocked + (share > 0 || i > 0)
                                 : 0;
         if (n > 0 && (n = take_pages(e, i, n)) == 0 && (i == e->n_running || e->running[i] != r)) i--;
@@ -204,6 +205,20 @@ void ek_plan_make(ek_engine *e)
         room -= ek_request_prompt_logits(r, n);
         p->scheduled[p->n_scheduled++] = (ek_scheduled){.req = r, .n_rows = n};
     }
+    return room;
+}
+
+/* Makes the plan. Every request gets one row; a prompt gets more, as far as the step's prompt rows, the room for logits
+ * and the pages allow. The oldest are served first; drafts take the rows that remain. */
+void ek_plan_make(ek_engine *e)
+{
+    ek_plan *p = &e->plan;
+    const bool replying = ek_engine_replies(e);
+    const int all = ek_engine_prompt_rows(e, replying, e->timing.encoded);
+    ek_hold_plan(e, replying);
+    int room = schedule(e, all);
+    if (p->n_scheduled == 0 && ek_hold_end(e))
+        room = schedule(e, all); /* the prompts that they wait for do not go on */
     ek_draft_plan(e, e->sizes.max_logits - e->opts.max_requests - (e->rules.max_prompt_logits - room));
     for (int i = 0; i < p->n_scheduled; i++) lay_out(e, i);
     ek_masks_begin(p->masks);

@@ -55,6 +55,8 @@ typedef struct ek_request_turn {
     int n_blocked;     /* consecutive steps without room for its next span */
     int n_done_before; /* the maximum of n_done before it started over */
     bool admitted;     /* has run before */
+    bool held, looked; /* hold.c: leaves its last rows; has left them once, for requests that might come */
+    double held_since; /* by the engine's clock */
 } ek_request_turn;
 
 /* A request's use of the prefix cache. */

@@ -199,7 +199,7 @@ void ek_reuse_capture(ek_engine *e, ek_request *r)
     r->cache.n_captured = page_of(r->n_done);
     ek_prefix_key key = ek_reuse_key(r, r->n_done);
     ek_prefix_put(e->prefix, &key, &r->table, r->n_done, r->cache.keep, r->cache.n_keep, false);
-    if (r->cache.passed || r->n_done < r->n_prompt) return;
+    if (r->cache.passed || page_of(r->n_done) < page_of(r->n_prompt)) return;
     ek_prefix_passed(e->prefix, &key, r->cache.n_hit, &r->cache.keep[0]);
     r->cache.passed = true;
 }

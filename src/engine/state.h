@@ -65,8 +65,11 @@ typedef struct ek_encoding {
 /* Measured times of steps. */
 typedef struct ek_timing {
     ek_gap gap;
-    double ended;   /* time of the latest step's end, by its clock */
-    double encoded; /* seconds of the next step's time that encoding has used */
+    double ended;         /* time of the latest step's end, by its clock */
+    double encoded;       /* seconds of the next step's time that encoding has used */
+    double alone, beside; /* seconds per row of prompts in long steps without replies, and beside them; 0: unknown */
+    int n_replies;        /* of the latest step without prompts */
+    double company;       /* the latest time at which several requests ran */
 } ek_timing;
 
 struct ek_engine {

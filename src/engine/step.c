@@ -229,12 +229,22 @@ static int prompt_rows(const ek_plan *p)
     return n;
 }
 
+static int n_replies(const ek_plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_scheduled; i++)
+        n += p->scheduled[i].n_draws > 0 && p->scheduled[i].n_rows - p->scheduled[i].n_draft == 1;
+    return n;
+}
+
 static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
     double waited = ek_masks_waited(p->masks);
     ek_pace_step(&e->pace, p->n_rows, seconds);
-    ek_gap_note(&e->timing.gap, prompt_rows(p), seconds);
+    const int rows = prompt_rows(p), replies = n_replies(p);
+    ek_gap_note(&e->timing.gap, rows, seconds);
+    ek_hold_note(e, rows, p->n_scheduled - replies, replies, seconds);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     if (waited >= 0) ek_histogram_add(&e->stats.mask_seconds, EK_HISTOGRAM_MICRO, waited);

@@ -17,11 +17,25 @@
 #include "../support/beside.h"
 
 typedef struct tally {
-    int preempted;
+    int preempted, held;
     uint64_t followed, refused, failed; /* steps begun behind another */
     uint64_t drawn_late, lost;          /* of them those whose draws came later, or could not be made */
     uint64_t drafted, accepted;
 } tally;
+
+/* Steps have a limit beside replies, so that prompts are held. */
+static void with_gap(ek_executor *x, ek_engine_opts *o)
+{
+    (void)x;
+    o->max_gap = 0.06;
+}
+
+static int held_in(const ek_engine *e)
+{
+    int n = 0;
+    for (int i = 0; i < e->n_running; i++) n += e->running[i]->turn.held;
+    return n;
+}
 
 /* Everything at random at once: arrivals, chunks, pools that are too small for all, cancelled
  * and broken neighbours, and drafts: none, n-grams, those of a drafter that is right or wrong at random. */
@@ -47,7 +61,10 @@ static void run_scene(uint64_t seed, tally *t)
     int longest = chunk; /* of a span that is not cut */
     while (longest > 1 && ek_page_table_max(&f.layout, EK_SLIDING, MAX_PROMPT + MAX_REPLY, longest) > sliding)
         longest--;
+    change_opts = seed % 3 ? NULL : with_gap;
+    if (seed % 3 == 0) f.base_seconds = 0.02, f.row_seconds = 1e-4;
     ek_engine *e = open_engine(&f, full, sliding, 1 + (int)((r >> 48) % 12), chunk);
+    change_opts = NULL;
     for (int i = 0; i < n; i++) {
         uint64_t s = ek_mix64(seed * 100 + (uint64_t)i);
         grow(&asks[i], &f, s, s % 4 == 0 ? MAX_PROMPT : 60);
@@ -70,7 +87,9 @@ static void run_scene(uint64_t seed, tally *t)
         }
         ask *victim = &asks[(s >> 8) % (uint64_t)n];
         if (victim->cancel && (s >> 20) % 16 == 0) ek_engine_cancel(e, victim->id);
+        if (seed % 3 == 0) e->timing.alone = 1e-3, e->timing.beside = 1;
         worked = ek_engine_step(e);
+        t->held += held_in(e);
         assert_true(step < 100000);
     }
     for (int i = 0; i < n; i++) check(&asks[i]);
@@ -98,13 +117,14 @@ static void company_does_not_matter(void **state)
     tally t = {0};
     for (uint64_t seed = 0; seed < (seeds ? strtoull(seeds, NULL, 10) : 300); seed++) run_scene(seed, &t);
     run_scene(415, &t); /* a step begun ahead fails after a request of it was cancelled, and runs again row by row */
-    printf("%d preempted, %llu of %llu drafted tokens accepted\n", t.preempted, (unsigned long long)t.accepted,
-           (unsigned long long)t.drafted);
+    printf("%d preempted, %d held, %llu of %llu drafted tokens accepted\n", t.preempted, t.held,
+           (unsigned long long)t.accepted, (unsigned long long)t.drafted);
     printf("%llu steps begun behind another, %llu refused, %llu failed in front of one\n",
            (unsigned long long)t.followed, (unsigned long long)t.refused, (unsigned long long)t.failed);
     printf("%llu drew later, %llu were lost\n", (unsigned long long)t.drawn_late, (unsigned long long)t.lost);
     assert_true(t.drawn_late > 1000 && t.lost > 50);
     assert_true(t.followed > 1000 && t.refused > 100 && t.failed > 50);
+    assert_true(t.held > 100);
     assert_true(t.preempted > 100); /* the scenes are tight enough to mean something */
     assert_true(t.accepted > 1000 && t.drafted - t.accepted > 1000);
 }
