@@ -29,10 +29,10 @@ typedef struct ek_open_opts {
     bool chat;               /* open tokenizer and chat template; EK_EFORMAT and others for a model without them */
 
     /* Device and speed. Never changes an answer. */
-    const char *device; /* "cpu", "cuda", "cuda:N"; several: "cuda:0,1", "cuda:0-3", "cuda:all"; with the CPU for layers
-                           that do not fit: "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model fits */
-    const char *split;  /* of several CUDA devices: "layers", whole layers per device; "outputs", a part of every layer
-                           per device; NULL: "auto", outputs if that makes a single reply faster */
+    const char *device; /* "cpu", "cuda", "cuda:N", "vulkan"; several: "cuda:0,1", "cuda:0-3", "cuda:all"; with the CPU
+                           for layers that do not fit: "cuda:0,cpu"; NULL: "auto" (open/device.h) */
+    const char *split;  /* for several CUDA devices: "layers", whole layers per device; "outputs", a part of every layer
+                           per device; NULL: "auto", outputs if that makes a step of several replies faster */
     double gpu_bytes;   /* maximum memory on each CUDA device; 0: all free memory */
     const char *tune;   /* measuring which kernels are faster (open/tuning.h): NULL or "auto", at the first start on an
                            unknown card; "off", never; "again", now */

@@ -1,18 +1,18 @@
-/* Float weights that become 8-bit integers while they are packed (--weights 8): a third to a half of the memory and of
- * the bytes read per token, and products by integers, for a loss that is measured (docs/NUMERICS.md 10).
+/* Float weights that become 8-bit integers while they are packed (--weights 8). They take a third to a half of the
+ * memory and of the bytes read per token, and their products are computed in integers. The loss: docs/NUMERICS.md 10.
  *
- * Per group of 64 weights, or 32 where 64 does not divide k, in this order, binary32:
+ * Per group of 64 weights, or of 32 if 64 does not divide k, in this order, in binary32:
  *     a = max |w|;  a < 2^-100: s = 0, every code 0;  otherwise  s = a / 127,  r = 127 / a
  *     code = w * r rounded to nearest even, in [-127, 127];  value = s * code
- * A pure function of the group's weights. In a row that holds a NaN or an infinity the group's scale is not finite, and
- * so are the logits, which are refused. */
+ * The result is a pure function of the group's weights. If a group has a NaN or an infinity, its scale is not finite,
+ * so the logits are not finite either and are refused. */
 #ifndef EK_OPS_QUANTISED_TYPE_H
 #define EK_OPS_QUANTISED_TYPE_H
 
 #include "ops/weights/weight_type.h"
 
-/* The type for rows of k elements of a float type, which stay stored as they are: "bf16@q8.64". NULL where 32 does not
- * divide k, or floats is no float type. */
+/* The type for rows of k elements of a float type, whose stored form does not change: "bf16@q8.64". NULL if 32 does not
+ * divide k, or if floats is not a float type. */
 const ek_weight_type *ek_weight_type_quantised(const ek_weight_type *floats, int k);
 
 /* Weights that are floats of 4 or 8 bits in safetensors, under scales. Blocks of GGUF are in the table of
@@ -49,23 +49,27 @@ const ek_weight_type *ek_weight_type_fp8(ek_dtype elements, ek_dtype scales);
 enum { EK_MINIFLOAT_TYPES = EK_MINIFLOATS + 6, EK_MINIFLOAT_BF16 = EK_MINI_MXFP8 };
 extern const ek_weight_type ek_minifloat_types[EK_MINIFLOAT_TYPES];
 
-/* Integer weights as quantisers of PyTorch models store them. Their values are those of ops/weights/weight_type.h,
+/* Integer weights in the layouts of quantisers for PyTorch. Their values are those of ops/weights/weight_type.h,
  *     value = s * (u - zero), or with zero points fma(s, u, -(s * z)), which is s * (u - z) rounded once
- * (s * z is exact: 8 bits times at most 24), so each is one of the affine types as far as arithmetic goes, and has its
- * name; only where codes, scales and zero points lie differs.
+ * (s * z is exact: 8 bits times at most 24). So the arithmetic of each is that of an affine type, and it has that
+ * type's name. Only the places of codes, scales and zero points differ:
  *
- *   BITS   compressed-tensors, pack-quantized: a row is one little-endian bit string of codes + 2^(bits-1); scales
- *          [rows][groups]; zero points + 2^(bits-1) packed along the rows, [ceil(rows bits / 32)][groups] words
+ *   BITS   compressed-tensors, pack-quantized: a row is one little-endian bit string of codes + 2^(bits-1);
+ *          scales [rows][groups]; zero points + 2^(bits-1) packed along the rows: words [ceil(rows bits / 32)][groups]
  *   BYTES  compressed-tensors, int-quantized: a signed byte per code; scales as above, no zero points
- *   GPTQ   words [k bits / 32][rows], codes along k; scales [groups][rows]; zero points less one [groups][rows bits /
- * 32] GPTQ2  the same, zero points as they are AWQ    words [k][rows / 8] of 4 bits, row 8 j + c at nibble 0 4 1 5 2 6
- * 3 7 [c]; scales [groups][rows]; zero points [groups][rows / 8] in that order Planes: 0 codes, 1 scales, 2 zero
- * points. ek_weight_data.groups and .across say how they are laid out. Sources: compressed-tensors,
- * compressors/pack_quantized/helpers.py; AutoGPTQ, qlinear_cuda.py; AutoAWQ, utils/packing_utils.py. */
+ *   GPTQ   words [k bits / 32][rows], codes along k; scales [groups][rows];
+ *          zero points less one, [groups][rows bits / 32]
+ *   GPTQ2  the same, but zero points without the less one
+ *   AWQ    words [k][rows / 8] of 4 bits, row 8 j + c at nibble 0 4 1 5 2 6 3 7 [c]; scales [groups][rows];
+ *          zero points [groups][rows / 8] in that order
+ *
+ * Planes: 0 codes, 1 scales, 2 zero points. ek_weight_data.groups and .across describe their layout.
+ * Sources: compressed-tensors, compressors/pack_quantized/helpers.py; AutoGPTQ, qlinear_cuda.py; AutoAWQ,
+ * utils/packing_utils.py. */
 
 typedef enum ek_packing { EK_PACK_BITS, EK_PACK_BYTES, EK_PACK_GPTQ, EK_PACK_GPTQ2, EK_PACK_AWQ } ek_packing;
 
-/* group: weights that share a scale: 32, 64 or 128; where one scale serves a whole row or tensor, 64 (it is repeated).
+/* group: weights that share a scale: 32, 64 or 128; 64 if a whole row or tensor has one scale (it is repeated).
  * bits: 4 or 8 (BYTES 8, AWQ 4). scales: F32, F16, BF16. zeros: has zero points; GPTQ and AWQ always have. *out is
  * static. EINVAL lists the possible values. */
 ek_err ek_weight_type_packed(const ek_weight_type **out, ek_packing packing, int bits, int group, ek_dtype scales,

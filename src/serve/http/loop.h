@@ -15,7 +15,7 @@ struct event_base;
 typedef struct ek_loop {
     struct event_base *base;
     double begin;      /* start of this turn, in seconds of the thread's CPU time */
-    double not_before; /* by ek_now(); before it the turn cannot have spent its budget */
+    double not_before; /* a time of ek_now() before which the turn cannot have spent its budget */
     double max;        /* the longest turn so far, in seconds */
     ek_histogram turns;
     bool stopping;
@@ -24,9 +24,9 @@ typedef struct ek_loop {
 /* Runs turns until ek_loop_stop. Returns -1 with errno if the loop fails. */
 int ek_loop_run(ek_loop *l);
 void ek_loop_stop(ek_loop *l);
-/* Whether this turn has used its budget. If so, it ends after the asking callback, which leaves the rest of its work:
- * libevent's active events stay active; a list of one's own needs a wake-up (ek_loop_again). A NULL or stopped loop has
- * no budget. */
+/* Whether this turn has used its budget. If so, the turn ends after the callback that asked. The callback leaves the
+ * rest of its work: libevent's active events stay active, but a list of the caller's own needs a wake-up
+ * (ek_loop_again). A NULL or stopped loop has no budget. */
 bool ek_loop_spent(ek_loop *l);
 
 struct event;

@@ -51,7 +51,7 @@ INLINE void rotate_vectors(float *x, int dim, int n)
             }
 }
 
-/* After a query's codes: the products that attn_int_halved_512.h subtracts. */
+/* Computes the products that attn_int_halved_512.h subtracts. Call it after a query's codes were made. */
 INLINE void keep_own(int16_t *code, int dim)
 {
 #if HALVED
