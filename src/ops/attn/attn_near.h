@@ -2,11 +2,11 @@
  * Audio towers use it.
  *
  * For a query at position i of a clip, and each head: keys j = max(0, i - span + 1) .. i.
- *
- * s_j = q k_j + q rel[i - j]: 16 lanes; lane l takes elements l, l + 16, … by fma from +0, of k_j in ascending order,
- * then of rel likewise; lanes are added 8, 4, 2, 1 apart; an absent element changes nothing. s_j = cap tanh(s_j / cap),
- * by ek_tanh and a true division. e_j = exp(s_j - max s), by ek_exp; total = sum of e_j in ascending j from +0; w_j =
- * e_j / total. o[d] = sum of w_j v_j[d] by fma in ascending j from +0.
+ *     s_j = q k_j + q rel[i - j]: 16 lanes; lane l takes elements l, l + 16, … by fma from +0, of k_j in ascending
+ *           order, then of rel likewise; lanes are added 8, 4, 2, 1 apart; an absent element changes nothing
+ *     s_j = cap tanh(s_j / cap), by ek_tanh and a true division
+ *     e_j = exp(s_j - max s), by ek_exp; total = sum of e_j in ascending j from +0; w_j = e_j / total
+ *     o[d] = sum of w_j v_j[d] by fma in ascending j from +0
  *
  * The result depends only on the rows of the clip up to i. Queries are independent of one another, so any order and any
  * division of them gives the same result. Formula: transformers, Gemma4AudioAttention; its blocks, padding and shifts
