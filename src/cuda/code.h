@@ -7,14 +7,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Modules of kernels: those that kernels.S embeds; none in a build without nvcc. */
+/* The modules of kernels that kernels.S embeds; none in a build without nvcc. */
 typedef struct ek_cuda_module {
     const char *name;
     const void *fatbin;
     size_t bytes;
     int code;     /* the code's compute capability times ten: 80, 90; 0: any (tests) */
-    int features; /* the capability whose instructions it is limited to: code, or another one, to test that one's
-                     kernels on a device */
+    int features; /* the capability whose instructions it uses; another one than code for tests of that one's kernels */
 } ek_cuda_module;
 extern const ek_cuda_module ek_cuda_modules[]; /* ends with name NULL */
 extern const int ek_cuda_built_with;           /* version of the toolkit as 1000 major + 10 minor; 0: no kernels */

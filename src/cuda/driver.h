@@ -31,7 +31,7 @@ ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_modu
                        int ordinal, int features);
 /* Whether device number `ordinal` runs these modules; errors of ek_cuda_open. Takes nothing of the device. */
 ek_err ek_cuda_ask(const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
-/* A device on paper, of which only properties may be asked, for computing the needs of a step. */
+/* A device on paper: only its properties may be read, to compute the needs of a step. */
 ek_cuda *ek_cuda_on_paper(int capability, int multiprocessors);
 void ek_cuda_close(ek_cuda *c); /* NULL is allowed; frees its memory and kernels */
 
@@ -43,7 +43,7 @@ int ek_cuda_ordinal(const ek_cuda *c);
 const char *ek_cuda_maker(const ek_cuda *c); /* prefix of its name: "cuda" of cuda:0, or another driver's */
 int ek_cuda_multiprocessors(const ek_cuda *c);
 const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c); /* the properties for choosing kernels */
-void ek_cuda_leave_matrices(ek_cuda *c); /* from now on it counts as a device without matrices (cuda/chip.h) */
+void ek_cuda_leave_matrices(ek_cuda *c); /* from now on the device counts as one without matrices (cuda/chip.h) */
 /* Replaces the chip's times by a copy of us; call it before anything is planned. */
 void ek_cuda_set_times(ek_cuda *c, const ek_cuda_times *us);
 const ek_cuda_api *ek_cuda_functions(const ek_cuda *c); /* for graphs and events */
@@ -76,7 +76,7 @@ typedef struct ek_cuda_grid {
     unsigned threads;
     unsigned cluster; /* blocks in x that start together and share their memory (all of them); 0: no clusters */
     size_t shared;    /* dynamic */
-    /* The kernel may start before the previous one has ended, and waits itself before it reads that one's results; no
+    /* The kernel may start before the previous one has ended. It waits itself before it reads that one's results. No
      * effect on chips without this feature. */
     bool overlap;
 } ek_cuda_grid;

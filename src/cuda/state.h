@@ -1,4 +1,4 @@
-/* The members of an open device, for driver.c and memory.c alone; other files use cuda/driver.h. */
+/* The members of an open device, only for driver.c and memory.c. Other files use cuda/driver.h. */
 #ifndef EK_CUDA_STATE_H
 #define EK_CUDA_STATE_H
 
@@ -16,7 +16,7 @@ struct ek_cuda {
     CUstream stream, beside; /* beside: NULL until its first use */
     CUmodule *module;        /* [n_modules] */
     int n_modules;
-    ek_cuda_code code; /* of the loaded modules */
+    ek_cuda_code code; /* the code of the loaded modules */
     ek_cuda_chip chip;
     const char *last; /* the last queued kernel */
     bool broken;

@@ -2,11 +2,11 @@
 
 #define HOLD_SECONDS 8.0 /* maximum time that a prompt is held */
 #define COMPANY      1.0 /* seconds after which requests that ran together are not expected again */
-#define DEAR         1.1 /* times the cost of a row in a long step: from there on holding pays */
+#define DEAR         1.1 /* holding is faster if rows beside replies cost this many times more */
 
-enum { LAST_ROWS = 2 }; /* that a held prompt leaves: one alone would be a reply's */
+enum { LAST_ROWS = 2 }; /* rows that a held prompt leaves; a single row would be a reply's */
 
-/* Rows of a prompt that can be computed while it is held. */
+/* The rows of a prompt that can be computed while it is held. */
 static int before_last(const ek_request *r)
 {
     const int left = ek_request_rows_left(r);
@@ -40,7 +40,7 @@ static bool is_dear_beside_replies(const ek_engine *e)
     return e->timing.beside == 0 || e->timing.beside > e->timing.alone * DEAR;
 }
 
-/* Seconds of the other prompts of r's client, without their last rows. */
+/* Seconds that the other prompts of r's client take without their last rows. */
 static double others_seconds(const ek_engine *e, const ek_request *r)
 {
     double rows = 0;
@@ -51,7 +51,7 @@ static double others_seconds(const ek_engine *e, const ek_request *r)
     return rows * e->timing.alone;
 }
 
-/* r's prompt would end in a long step, during which requests may come that ran beside it before. */
+/* Whether r's prompt would end in a long step. During such a step, requests may come that ran beside it before. */
 static bool waits_for_company(ek_engine *e, ek_request *r, double now)
 {
     const bool ends = ek_request_rows_left(r) <= e->opts.chunk, looked = r->turn.looked;

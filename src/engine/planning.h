@@ -11,18 +11,21 @@ void ek_plan_admit(ek_engine *e);
 /* Lists the rows and draws of the next step, and preempts the youngest requests if pages run out. */
 void ek_plan_make(ek_engine *e);
 
-/* --- held prompts (hold.c). A first token makes the steps short in which all other prompts are read, and a row of a
- * short step costs more. So while nobody replies a prompt leaves its last rows until the other prompts of its client
- * are read; then they reply together, and each has as many tokens, soon after, as if it had begun at once. It is held 8
- * seconds at most, and only if by measured times a step's rows cost more beside replies. If requests ran together
- * just before, a prompt that a long step would end also leaves its last rows for the next step, because the others may
- * come meanwhile. Only with max_gap. */
+/* --- held prompts (hold.c) ---
+ *
+ * The first token of a reply makes the following steps short, and a row of a short step costs more. Therefore, while
+ * nobody replies, a prompt leaves its last rows until the other prompts of its client are read. Then they reply
+ * together. Soon each has as many tokens as if it had begun at once. A prompt is held for at most 8 seconds, and only
+ * if measured times say that a step's rows cost more beside replies.
+ *
+ * If requests ran together just before, a prompt that a long step would end also leaves its last rows for the next
+ * step, because the other requests may arrive meanwhile. Prompts are held only with max_gap. */
 
 /* Decides which prompts are held in the next step. */
 void ek_hold_plan(ek_engine *e, bool replying);
 /* n, or the rows that r may have because it is held. */
 int ek_hold_rows(const ek_request *r, int n);
-/* No prompt is held. Whether one was. */
+/* Ends the holding of all prompts. Returns whether one was held. */
 bool ek_hold_end(ek_engine *e);
 /* Records a step's time, with its numbers of prompt rows, of prompts and of replies. */
 void ek_hold_note(ek_engine *e, int rows, int prompts, int replies, double seconds);

@@ -22,10 +22,10 @@ int ek_cuda_attn_few_tile(int ratio, int n_rows);
 /* Queries per tile of attention in integers; max_queries: the longest run; n_twos: segments with tiles of two. */
 int ek_cuda_attn_int_tile(int max_queries, int head_dim, ek_kv_format k, ek_kv_format v, int n_twos,
                           const ek_cuda_chip *chip);
-/* The same for few rows on a device that is not CUDA's. n_segments: those that all n_rows rows see; max_tiles:
+/* The same for few rows on a device that is not CUDA's. n_segments: the segments that all n_rows rows see. max_tiles:
  * available tiles. 0: the rows are not few. */
 int ek_cuda_attn_plain_tile(int ratio, int n_rows, int n_kv_heads, int n_segments, int max_tiles);
-/* The same for ek_attn_half; n_segments: those of all rows; max: those of one row. */
+/* The same for ek_attn_half. n_segments: the segments of all rows; max: those of one row. */
 int ek_cuda_attn_half_tile(int ratio, int n_kv_heads, int n_segments, int max, const ek_cuda_chip *chip);
 /* Whether ek_attn_deep_DIM computes the n_items segments of tiles. */
 bool ek_cuda_attn_goes_deep(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int tile, int n_items,

@@ -24,8 +24,8 @@ typedef struct ek_cuda_product {
  * shape; n is then whole groups of 64. */
 typedef enum ek_cuda_gate { EK_CUDA_GATE_NONE, EK_CUDA_GATE_ROW, EK_CUDA_GATE_MATRIX } ek_cuda_gate;
 
-/* q, k and v for the same rows in one launch: q.name is the kernel, q's grid the launch; blocks: of this product alone.
- * k_tiles: of rows, for the launches of experts (product/product.h). */
+/* q, k and v for the same rows in one launch. q.name is the kernel, q's grid the launch. blocks: the blocks of each
+ * product. k_tiles: tiles of rows, for the launches of experts (product/product.h). */
 typedef struct ek_cuda_heads {
     ek_cuda_product q, k;
     int q_blocks, k_blocks, k_tiles;

@@ -1,5 +1,5 @@
-/* The layout of weights on the device, and of rows of activations. A matrix's is made once from the CPU's packed panels
- * (ops/linear/linear_layout.h); formula: ops/linear/linear.h.
+/* The layout of weights on the device, and of rows of activations. A matrix is laid out once, from the CPU's packed
+ * panels (ops/linear/linear_layout.h). The formula of products: ops/linear/linear.h.
  *
  * Form F: the CPU's panels as they are. Form Q: two arrays,
  *   codes   for each panel of 16 outputs the units of 64 inputs, one after the other. A unit has 16 (Q4) or
@@ -11,12 +11,14 @@
  *           second. Q4: c in two's complement, 4 words per lane: words 2 j and 2 j + 1 hold words 0 and 1 of step
  *           j in their low and words 2 and 3 in their high nibbles. Inputs past k are zeros.
  *   scales  for each panel and group of weights, for g = 0 .. 7: s and b of output g, then of g + 8; bf16, f16 or
- *           f32, without b where there are no biases.
+ *           f32. Without biases there is no b.
  * Panels come to the device as the CPU packed them; ek_pack_q and ek_pack_planes (cuda/model_args.h) write them there.
  *
- * Weights with their file's own scales (ops/linear/planes.h: GGUF, NVFP4): codes of up to 4 bits with groups of 32 in
- * nibbles, all others in bytes, a codebook's as its values. Scales: SCALE_PLAIN  f16 s and b as they are SCALE_E8M0
- * bf16, which holds every power of two that there is others       the f32 that ops/linear/planes.h makes of them */
+ * Weights with their file's own scales (ops/linear/planes.h: GGUF, NVFP4): codes of up to 4 bits with groups of 32 are
+ * nibbles, all others bytes. A codebook's codes are its values. Scales:
+ *   SCALE_PLAIN  f16 s and b, as in the file
+ *   SCALE_E8M0   bf16, which holds every power of two that occurs
+ *   others       the f32 that ops/linear/planes.h computes from them */
 #ifndef EK_CUDA_PRODUCT_LAYOUT_H
 #define EK_CUDA_PRODUCT_LAYOUT_H
 

@@ -59,10 +59,11 @@ ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int j
 
 /* MLX's: bf16 scales and biases, groups of 64 of weights and activations. */
 bool ek_cuda_affine_64(const ek_cuda_linear *l);
-/* f16 scales without biases, groups of 32, whole units: the part of the next that wgmma kernels take too. */
+/* f16 scales without biases, groups of 32, whole units: the formats of own_scales for which wgmma kernels exist,
+ * too. */
 bool ek_cuda_half_32(const ek_cuda_linear *l);
-/* Groups of 32 or 16, also of activations, with the scales of their file, and inputs whose leaves of two panels fit a
- * block's shared memory. Excludes ek_cuda_affine_64. */
+/* The formats with groups of 32 or 16, also of activations, with their file's own scales. The leaves of two panels have
+ * to fit into a block's shared memory. Excludes ek_cuda_affine_64. */
 bool ek_cuda_own_scales(const ek_cuda_linear *l);
 
 /* Bits, scales and groups in a kernel's name: q4 or q8 for MLX's; otherwise bits, the scales' type (h f16, b bf16, f
@@ -76,10 +77,10 @@ ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l);
  * gate of a second matrix: wgmma formats of 4 bits. Blocks have oct x 8 columns; oct is 1, 2 or 4. --- */
 
 bool ek_cuda_mid_fits(const ek_cuda_linear *l);
-/* With the fastest columns and parts, whose time goes to *us; room: bytes for parts, 0: no parts. */
+/* With the fastest columns and parts, whose time goes to *us. room: bytes for parts; 0: no parts. */
 ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, const ek_cuda_chip *chip,
                                  size_t room, double *us);
-/* With the given columns; units: per part. */
+/* With the given columns. units: of a part. */
 ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate);
 
 /* For experts in jobs of up to EK_CUDA_MID_JOB_ROWS rows (cuda/tiles.h), by kernels of ek_cuda_warp_args; one limb. */
@@ -95,7 +96,8 @@ ek_cuda_heads ek_cuda_mid_heads_plan_at(const ek_cuda_linear *q, const ek_cuda_l
 /* --- products of Form Q by tiles of 128 outputs and 64 columns with mma.sync (kernels/product/product_tile.cu): many
  * rows, any format --- */
 
-/* In one part; or, with us, in the fastest number of parts, whose time goes to *us; room: bytes for them. */
+/* In one part; or, if us is given, in the fastest number of parts, whose time goes to *us. room: bytes for the
+ * parts. */
 ek_cuda_product ek_cuda_tile_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room, double *us);
 /* For `matrices` of one shape, of experts in `jobs` jobs of up to a tile of rows: 64, or 32 with two limbs. */
 ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int matrices, const ek_cuda_chip *chip);
@@ -108,7 +110,8 @@ double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, const ek_cu
 
 enum { EK_CUDA_UNITS_ROWS = 16 }; /* maximum per tile */
 
-/* matrices: of one shape in a launch; 0: one, by the kernel for one. jobs: of experts; 0: none. */
+/* matrices: number of matrices of one shape in a launch; 0: one, by the kernel for one. jobs: number of experts' jobs;
+ * 0: none. */
 ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip);
 /* The time of one matrix: all weights are read per 16 rows. */
 double ek_cuda_units_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
@@ -146,7 +149,7 @@ bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
                                  const ek_cuda_chip *chip);
 
-/* --- family `warp` for groups of 64 with bf16 scales and biases: the functions above for these alone --- */
+/* --- family `warp` for groups of 64 with bf16 scales and biases: the functions above for only these formats --- */
 
 ek_cuda_product ek_cuda_warp_64_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                                      const ek_cuda_chip *chip);
@@ -160,17 +163,18 @@ bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
                                  const ek_cuda_chip *chip);
 
-/* --- family `warp` for groups of 32 and 16 with their file's own scales: the functions above for these alone --- */
+/* --- family `warp` for groups of 32 and 16 with their file's own scales: the functions above for only these formats
+ * --- */
 
 /* Maximum rows of an experts' job. */
 int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows);
-/* matrices: of one shape in a launch, without a gate (ek_cuda_warp_args.y2). */
+/* matrices: number of matrices of one shape in a launch, without a gate (ek_cuda_warp_args.y2). */
 ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
                                       const ek_cuda_chip *chip);
 double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                                  const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
-/* The first launch with a router of floats. */
+/* The first launch, with a router of floats. */
 bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                  const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip);
 bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
@@ -196,34 +200,35 @@ double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, const ek_cu
 /* With the gate of a second matrix of the same shape, as the operand of `next`. False: no kernel does it. */
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, const ek_cuda_chip *chip);
-/* q with one limb, k and v with two, all of 4 bits with scales alike, in one launch that deals all their tiles to its
- * blocks; q or v may be NULL. q.grid is the launch, q.name the kernel, q.stack for all. False: no kernel does it. */
+/* q with one limb, k and v with two, all with 4 bits and equal scales, in one launch, which deals all their tiles to
+ * its blocks. q or v may be NULL. q.grid is the launch, q.name the kernel, q.stack is for all. False: no kernel does
+ * it. */
 bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                              const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
 
-/* Bytes of its operand, 0 where it does not take l; the kernel that writes it. */
+/* wide_operand: bytes of the operand; 0 if the family does not take l. arrange_name: the kernel that writes it. */
 size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip);
 const char *ek_cuda_arrange_name(const ek_cuda_linear *l);
 
-/* Few tiles with many inputs leave multiprocessors without work: parts of 2^n leaves, which are nodes of T, go to
- * blocks of their own if that is faster, their sum included. */
+/* If a product has few tiles and many inputs, multiprocessors have no work. Parts of 2^n leaves, which are nodes of T,
+ * then go to separate blocks, if this is faster with the sum of the parts included. */
 
-/* Time of a family's product in parts of that many units. */
+/* The time of a family's product in parts of `units` units. */
 typedef double ek_cuda_part_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
 
-/* Cuts p, a product of so many tiles in one part, which takes *us, by at most `blocks` blocks of a multiprocessor.
- * room: bytes for the parts' rows. */
+/* Divides p into parts. p is a product in one part with `tiles` tiles, takes *us, and has at most `blocks` blocks per
+ * multiprocessor. room: bytes for the parts' rows. */
 void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                       int tiles, int blocks, ek_cuda_part_us *part_us, double *us);
 
-/* What a panel of a product by the family `warp` is cut into, and the memory of a block. */
+/* The pieces of a panel of a product by the family `warp`, and the memory of a block. */
 
 enum {
-    EK_CUDA_WARPS = 8,      /* of a block that shares its multiprocessor; one alone has twice as many, and room */
+    EK_CUDA_WARPS = 8,      /* warps of a block that shares its multiprocessor; a block alone has twice as many */
     EK_CUDA_WARP_BLOCKS = 2 /* of a multiprocessor */
 };
 
-/* Bytes of such a block in shared memory, a little less than half of what there is, and of a share's leaves among them:
+/* The bytes of such a block in shared memory, a little less than half of it; and the part of them for a share's leaves:
  * 100 and 24 KB of the 228 of capability 9.0. */
 static inline size_t ek_cuda_warp_room(const ek_cuda_chip *chip)
 {
@@ -236,17 +241,18 @@ static inline int ek_cuda_warp_sums(const ek_cuda_chip *chip)
 }
 
 typedef struct ek_cuda_cut {
-    int chunks, leaves, leaf_chunks; /* of a panel; of a leaf */
-    int slots;                       /* chunks that a warp has on their way, at most */
-    size_t chunk_bytes, leaf_bytes;  /* sums of a leaf */
+    int chunks, leaves, leaf_chunks; /* chunks and leaves of a panel; chunks of a leaf */
+    int slots;                       /* maximum number of chunks in flight per warp */
+    size_t chunk_bytes, leaf_bytes;  /* bytes of a chunk, and of the sums of a leaf */
 } ek_cuda_cut;
 
-/* Chunks of so many groups of weights, for tiles of so many rows. */
+/* Chunks of `groups` groups of weights, for tiles of per_tile rows. */
 ek_cuda_cut ek_cuda_cut_of(const ek_cuda_linear *l, int groups, int per_tile, int slots);
-/* Panels of a share for so many on so many places, as long as the leaves of one fit into `sums`. */
+/* The number of panels per share, for `panels` panels on `places` places, while the leaves of a share fit into
+ * `sums`. */
 int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums);
-/* Slots and shared memory of p's warps, with p's share and `shares` per block: of so many blocks of a multiprocessor, 2
- * or 1. Fewer warps where a block may not have the memory. */
+/* Sets slots and shared memory of p's warps, with p's share and `shares` shares per block. A multiprocessor has 2
+ * blocks, or 1, by `room`. If a block may not have the memory, it has fewer warps. */
 void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room,
                       const ek_cuda_chip *chip);
 

@@ -5,8 +5,8 @@
 #include "cuda/product/launch.h"
 #include "cuda/product/layout.h"
 
-/* For `rows` rows of both matrices, whose result `next` reads: the kernel's name and grid, and all of args except the
- * addresses of weights. False: no kernel does it, or others are faster. Its blocks are clusters. */
+/* Plans `rows` rows of both matrices, whose result `next` reads: the kernel's name and grid, and all of args except the
+ * addresses of weights. False: no kernel does it, or other kernels are faster. The launch's blocks are clusters. */
 bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
                             const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows, const ek_cuda_chip *chip);
 

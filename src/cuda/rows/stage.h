@@ -1,4 +1,4 @@
-/* Which kernel computes what lies between two linear layers (ek_stage, cuda/model_args.h). */
+/* The kernel for the work between two linear layers (ek_stage, cuda/model_args.h). */
 #ifndef EK_CUDA_STAGE_H
 #define EK_CUDA_STAGE_H
 
@@ -6,7 +6,7 @@
 
 enum { EK_CUDA_STAGE_SHORT = 2048 }; /* elements of one part of a row (vulkan/shaders/row.glsl) */
 
-/* The kernel's name, of rows of n elements. */
+/* The name of the kernel for rows of n elements. */
 static inline const char *ek_cuda_stage_name(int n, const ek_cuda_chip *chip)
 {
     return chip->plain && n <= EK_CUDA_STAGE_SHORT ? "ek_stage_short" : "ek_stage";
