@@ -147,7 +147,7 @@ static int choose_rows(const ek_request *r, int share, int whole, int room)
     int n = ek_request_ready(r, ek_request_rows_left(r)), piece = ek_request_piece(r);
     if (n == 0) return 0; /* the features of its next rows are being encoded */
     if (n > 1 && n > share) n = share;
-    if (n > 0 && n + 1 == ek_request_rows_left(r)) n += ek_request_ready(r, n + 1) > n; /* a single row would be a reply's */
+    if (n > 0 && n + 1 == ek_request_rows_left(r)) n += ek_request_ready(r, n + 1) > n; /* a single row is a reply's */
     n = ek_hold_rows(r, n);
     if (n == 0) return 0;
     int over = ek_request_prompt_logits(r, n) - room;
