@@ -51,7 +51,7 @@ static double others_seconds(const ek_engine *e, const ek_request *r)
     return rows * e->timing.alone;
 }
 
-/* Whether r's prompt would end in a long step. During such a step, requests may come that ran beside it before. */
+/* Whether the only prompt would end in a long step. During such a step, requests may come that ran beside it before. */
 static bool waits_for_company(ek_engine *e, ek_request *r, double now)
 {
     const bool ends = ek_request_rows_left(r) <= e->opts.chunk, looked = r->turn.looked;
@@ -60,23 +60,28 @@ static bool waits_for_company(ek_engine *e, ek_request *r, double now)
            before_last(r) * e->timing.alone > e->opts.max_gap / 2;
 }
 
-static void decide(ek_engine *e, ek_request *r, double now)
+/* Decides whether r is held. all: rows of all prompts; if a step has room for them, they end together in it. */
+static void decide(ek_engine *e, ek_request *r, double all, double now)
 {
     const double others = others_seconds(e, r);
+    const bool alone = all == ek_request_rows_left(r), waits = waits_for_company(e, r, now);
     if (!r->turn.held) r->turn.held_since = now;
-    r->turn.held = (others > 0 && now - r->turn.held_since + others < HOLD_SECONDS) || waits_for_company(e, r, now);
+    r->turn.held = alone ? waits
+                         : others > 0 && all > e->opts.chunk && now - r->turn.held_since + others < HOLD_SECONDS;
 }
 
 void ek_hold_plan(ek_engine *e, bool replying)
 {
     const double now = ek_engine_now(e);
+    double all = 0;
     if (replying || e->opts.max_gap == 0 || e->timing.alone == 0 || e->on.begins_prompts ||
         !is_dear_beside_replies(e)) {
         ek_hold_end(e);
         return;
     }
+    for (int i = 0; i < e->n_running; i++) all += ek_request_rows_left(e->running[i]);
     for (int i = 0; i < e->n_running; i++)
-        if (ek_request_rows_left(e->running[i]) > 1) decide(e, e->running[i], now);
+        if (ek_request_rows_left(e->running[i]) > 1) decide(e, e->running[i], all, now);
 }
 
 bool ek_hold_end(ek_engine *e)

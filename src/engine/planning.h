@@ -16,10 +16,11 @@ void ek_plan_make(ek_engine *e);
  * The first token of a reply makes the following steps short, and a row of a short step costs more. Therefore, while
  * nobody replies, a prompt leaves its last rows until the other prompts of its client are read. Then they reply
  * together. Soon each has as many tokens as if it had begun at once. A prompt is held for at most 8 seconds, and only
- * if measured times say that a step's rows cost more beside replies.
+ * if measured times say that a step's rows cost more beside replies. If a step has room for all prompts, they end in
+ * it.
  *
- * If requests ran together just before, a prompt that a long step would end also leaves its last rows for the next
- * step, because the other requests may arrive meanwhile. Prompts are held only with max_gap. */
+ * If requests ran together just before, an only prompt that a long step would end also leaves its last rows for the
+ * next step, because the other requests may arrive meanwhile. Prompts are held only with max_gap. */
 
 /* Decides which prompts are held in the next step. */
 void ek_hold_plan(ek_engine *e, bool replying);

@@ -100,6 +100,17 @@ static void prompts_of_one_client_end_together(void **state)
     assert_in_range(n_steps, CLIENTS * PROMPT / CHUNK + REPLY, CLIENTS * PROMPT / CHUNK + 3 + REPLY);
 }
 
+/* One step has room for all, so nothing is left for another. */
+static void short_prompts_end_in_one_step(void **state)
+{
+    (void)state;
+    ek_engine *e = open(100e-6, 0.02);
+    for (int i = 0; i < 3; i++) ask_for(e, i, CHUNK / 3, 1);
+    finish(e);
+    for (int i = 0; i < 3; i++) assert_int_equal(clients[i].first_at, 1);
+    assert_int_equal(n_steps, REPLY);
+}
+
 /* Another client's prompts delay nothing. */
 static void nobody_waits_for_another_client(void **state)
 {
@@ -169,11 +180,9 @@ static void company_is_awaited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_of_one_client_end_together),
-        cmocka_unit_test(nobody_waits_for_another_client),
-        cmocka_unit_test(none_is_held_for_long),
-        cmocka_unit_test(rows_that_cost_the_same_hold_nothing),
-        cmocka_unit_test(company_is_awaited),
+        cmocka_unit_test(prompts_of_one_client_end_together),   cmocka_unit_test(short_prompts_end_in_one_step),
+        cmocka_unit_test(nobody_waits_for_another_client),      cmocka_unit_test(none_is_held_for_long),
+        cmocka_unit_test(rows_that_cost_the_same_hold_nothing), cmocka_unit_test(company_is_awaited),
     };
     return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
 }
