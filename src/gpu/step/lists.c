@@ -144,6 +144,22 @@ typedef struct gather {
     int heads, kv_heads;
 } gather;
 
+/* The items by segments: tiles that read the same keys at the same time find them in caches. */
+static void order_items(ek_cuda_attn_item *to, const ek_cuda_attn_work *w)
+{
+    int first = INT_MAX, end = 0, n = 0;
+    for (int i = 0; i < w->n_tiles; i++) {
+        const ek_cuda_attn_tile *t = &w->tiles[i];
+        first = t->seg0 < first ? t->seg0 : first, end = t->seg0 + t->n_seg > end ? t->seg0 + t->n_seg : end;
+    }
+    for (int seg = first; seg < end; seg++)
+        for (int i = 0; i < w->n_tiles; i++) {
+            const ek_cuda_attn_tile *t = &w->tiles[i];
+            if (seg >= t->seg0 && seg < t->seg0 + t->n_seg) to[n++] = (ek_cuda_attn_item){.tile = i, .seg = seg};
+        }
+    EK_ASSERT(n == w->n_items);
+}
+
 static ek_err end_wave(gather *a)
 {
     ek_gpu_list *list = a->list;
@@ -160,7 +176,9 @@ static ek_err end_wave(gather *a)
         ek_cuda_attn_starts(items, &a->w, a->rows, a->pages, a->x->now.ld_table);
         for (size_t i = n; i < room; i++) ((ek_cuda_attn_start *)items)[i] = (ek_cuda_attn_start){.tile = -1};
     } else {
-        memcpy(items, a->w.items, sizeof *a->w.items * n);
+        if (ek_cuda_attn_is_many(list->tile, a->x->g->m->v_format, ek_cuda_chip_of(a->x->g->c)))
+            order_items(items, &a->w);
+        else memcpy(items, a->w.items, sizeof *a->w.items * n);
         for (size_t i = n; i < room; i++) ((ek_cuda_attn_item *)items)[i] = (ek_cuda_attn_item){.tile = -1};
     }
     wave->n_tiles = (int)n_tiles, wave->n_items = (int)room;

@@ -1,33 +1,57 @@
 // Attention in integers (ops/attn/attn_int.h): one segment of 256 keys for a tile of TILE queries of one KV head, whose codes
-// attn_int_queries.comp wrote. Heads of a multiple of 64 dims. Two products: of queries with 256 keys over the dims, and of
-// weights with 256 dims over the keys, in steps of 64 bytes of a column, or 32 numbers of 16 bits in two limbs: of 12 bits 5
-// and 7, of weights' 14 twice 7. COOPERATIVE: by matrices of bytes; else by packed products. grid (items)
+// attn_int_queries.comp wrote. Heads have a multiple of 64 dims. Two products: queries with the 256 keys over the dims, and
+// weights with 256 dims over the keys, in steps of 32 numbers. Numbers of 16 bits are two limbs: 12 bits are 5 and 7, weights'
+// 14 bits twice 7. COOPERATIVE: by matrices of bytes; else by packed products. grid (items)
+//
+// Sums are variables, not elements of an array: an array that a loop indexes lies in memory where the driver does not unroll the
+// loop, and takes several times as long as the products. A workgroup has a multiprocessor to itself, because a second one finds
+// no shared memory, and waits more than it computes: each step's numbers are asked for two steps before. With matrices a
+// subgroup places the columns that it multiplies, and waits for no other.
 #include "memory.glsl"
 #include "attn.glsl"
 #include "dot.glsl"
-layout(local_size_x = 256) in;
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Quads { uvec4 at[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Fours { vec4 at[]; };
-
-// Quads of a column, of a query in a step, of its weights, of its scores: one is spare where that keeps rows in different banks.
 #ifdef COOPERATIVE
-const int TILE = 32, COLUMN = 3, QUERY = 3;
+const int TILE = 32, THREADS = 512, PITCH = 3;
 #else
-const int TILE = 16, COLUMN = 2, QUERY = 2;
+const int TILE = 16, THREADS = 256, PITCH = 2;
 #endif
-const int WEIGHTS = 17, SCORES = 65, LEFT_AT = 2 * 256 * COLUMN, LANES = 256 / TILE, FOURS = 64 / LANES;
-shared uvec4 memory[LEFT_AT + 2 * TILE * WEIGHTS]; // columns; queries, then weights; scores are over both
+layout(local_size_x = THREADS) in;
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Quads { uvec4 at[]; };
+
+// PITCH, ROW, SCORES: quads of a column in a step, of 256 dims of a query or its weights, of its scores; one is spare where that
+// keeps neighbours in different banks. PARTS: threads of a column, of whose words in a step each has WORDS.
+const int STEP = 32, STEP_QUADS = 2, ROW = 17, SCORES = 65, LANES = THREADS / TILE, FOURS = 64 / LANES;
+const int PARTS = THREADS / 256, WORDS = 16 / PARTS;
+const int LOW = 256 * PITCH, LEFT_AT = 2 * LOW, LOW_LEFT = TILE * ROW;
+shared uvec4 memory[LEFT_AT + 2 * LOW_LEFT]; // high limbs of columns, low ones; the same of 256 dims of queries, or of weights
 shared uint64_t page[4];
 shared ivec2 seen[TILE];
-shared float query_scale[TILE];
+shared float unit[TILE]; // first of a query's scores, then of its values
 shared uint weight_top[TILE];
 shared int top_exponent[TILE], sum_weight[TILE];
+shared vec4 key_scale[64], value_scale[64];
+
+int sum_of_bytes(int high, int low)
+{
+    return high * 128 + low;
+}
+
+int sum_of_limbs(int high, int middle, int low)
+{
+    return high * 16384 + middle * 128 + low;
+}
+
+// The nearest float of high 2^14 + middle 2^7 + low, which is below 2^34.
+float value_of_limbs(int high, int middle, int low)
+{
+    const int rest = middle * 128 + low;
+    return add_(mul_(float(high + (rest >> 14)), 16384.0), float(rest & 16383)); // the product is exact
+}
 
 // --- products: sums of limbs, high by high, high by low, low by low; of bytes high by them, none, low by them
 
 #ifdef COOPERATIVE
 #include "matrices.glsl"
-const int DOWN = 2, ACROSS = 2, EACH = 8;
 #if EK_SOFT
 uvec4 left_quad(int i)
 {
@@ -38,87 +62,111 @@ uvec4 right_quad(int i)
 {
     return memory[i];
 }
+#else
+#define STEP_BARRIER subgroupBarrier()
 #endif
 
-SUMS high[DOWN * ACROSS], middle[DOWN * ACROSS], low[DOWN * ACROSS];
-int number[EACH]; // of the element: 16 row + column
+// A subgroup has 16 columns, which it multiplies with two blocks of 16 rows.
+#define EACH_BLOCK(F)      F(0) F(1)
+#define EACH_ELEMENT(F, i) F(i, 0) F(i, 1) F(i, 2) F(i, 3) F(i, 4) F(i, 5) F(i, 6) F(i, 7)
+#define DECLARE(i)         SUMS high##i, middle##i, low##i;
+EACH_BLOCK(DECLARE)
+uvec2 numbers; // of the thread's elements of a matrix: 16 row + column, a byte each
+
+// A barrier lies between these two.
+void write_numbers()
+{
+    const uint at = gl_LocalInvocationIndex;
+    if (at < 64u) memory[at] = 4u * at + uvec4(0u, 1u, 2u, 3u);
+}
 
 void find_elements()
 {
-    SUMS numbers;
-    const uint at = gl_LocalInvocationIndex;
-    if (at < 64u) memory[at] = uvec4(4u * at, 4u * at + 1u, 4u * at + 2u, 4u * at + 3u);
-    barrier();
-    NUMBERS(numbers, memory, 4);
-    [[unroll]] for (int c = 0; c < EACH; c++) number[c] = numbers[c];
-    barrier();
+    SUMS number;
+    NUMBERS(number, memory, 4);
+    numbers = uvec2(number[0] | number[1] << 8 | number[2] << 16 | number[3] << 24,
+                    number[4] | number[5] << 8 | number[6] << 16 | number[7] << 24);
+}
+
+int number_at(int c)
+{
+    return int(numbers[c / 4] >> c % 4 * 8 & 255u);
 }
 
 void begin_sums()
 {
-    [[unroll]] for (int i = 0; i < DOWN * ACROSS; i++) high[i] = middle[i] = low[i] = ZERO_SUMS;
+#define BEGIN(i) high##i = ZERO_SUMS, middle##i = ZERO_SUMS, low##i = ZERO_SUMS;
+    EACH_BLOCK(BEGIN)
 }
 
-// left: a row's quad of high limbs; low ones are limb_step behind it, the second half of bytes slot_step.
-void multiply(int left, int limb_step, int slot_step, int pitch, bool limbs)
+void multiply(int step, bool limbs)
 {
-    const int column = SUBGROUP * ACROSS * 16;
-    LEFT h[DOWN], l[DOWN];
+    const int column = SUBGROUP * 16 * PITCH, left = LEFT_AT + step * STEP_QUADS;
+    LEFT h0, h1, l0, l1;
     RIGHT r, s;
-    [[unroll]] for (int slot = 0; slot < 2; slot++) {
-        if (limbs && slot == 1) break;
-        [[unroll]] for (int i = 0; i < DOWN; i++) {
-            LOAD_LEFT(h[i], memory, left + slot * slot_step + i * 16 * pitch, pitch);
-            LOAD_LEFT(l[i], memory, left + slot * slot_step + limb_step + i * 16 * pitch, pitch);
-        }
-        [[unroll]] for (int j = 0; j < ACROSS; j++) {
-            LOAD_RIGHT(r, memory, (slot * 256 + column + j * 16) * COLUMN, COLUMN);
-            if (limbs) LOAD_RIGHT(s, memory, (256 + column + j * 16) * COLUMN, COLUMN);
-            [[unroll]] for (int i = 0; i < DOWN; i++) {
-                const int e = i * ACROSS + j;
-                high[e] = ADD_PRODUCT(h[i], r, high[e]);
-                if (limbs) {
-                    middle[e] = ADD_PRODUCT(l[i], r, middle[e]);
-                    middle[e] = ADD_PRODUCT(h[i], s, middle[e]);
-                    low[e] = ADD_PRODUCT(l[i], s, low[e]);
-                } else {
-                    low[e] = ADD_PRODUCT(l[i], r, low[e]);
-                }
-            }
-        }
+    LOAD_LEFT(h0, memory, left, ROW);
+    LOAD_LEFT(h1, memory, left + 16 * ROW, ROW);
+    LOAD_LEFT(l0, memory, left + LOW_LEFT, ROW);
+    LOAD_LEFT(l1, memory, left + LOW_LEFT + 16 * ROW, ROW);
+    LOAD_RIGHT(r, memory, column, PITCH);
+#define ADD_LIMBS(i)                           \
+    high##i = ADD_PRODUCT(h##i, r, high##i);     \
+    middle##i = ADD_PRODUCT(l##i, r, middle##i); \
+    middle##i = ADD_PRODUCT(h##i, s, middle##i); \
+    low##i = ADD_PRODUCT(l##i, s, low##i);
+#define ADD_BYTES(i)                         \
+    high##i = ADD_PRODUCT(h##i, r, high##i); \
+    low##i = ADD_PRODUCT(l##i, r, low##i);
+    if (limbs) {
+        LOAD_RIGHT(s, memory, column + LOW, PITCH);
+        EACH_BLOCK(ADD_LIMBS)
+    } else {
+        EACH_BLOCK(ADD_BYTES)
     }
 }
 
 void put_scores(bool limbs)
 {
-    [[unroll]] for (int i = 0; i < DOWN; i++)
-        [[unroll]] for (int j = 0; j < ACROSS; j++) {
-            const int e = i * ACROSS + j;
-            SUMS sum;
-            [[unroll]] for (int c = 0; c < EACH; c++)
-                sum[c] = limbs ? high[e][c] * 16384 + middle[e][c] * 128 + low[e][c] : high[e][c] * 128 + low[e][c];
-            STORE_SUMS(sum, memory, i * 16 * SCORES + (SUBGROUP * ACROSS + j) * 4, SCORES);
-        }
+#define SCORE_OF_LIMBS(i, c) sum[c] = sum_of_limbs(high##i[c], middle##i[c], low##i[c]);
+#define SCORE_OF_BYTES(i, c) sum[c] = sum_of_bytes(high##i[c], low##i[c]);
+#define PUT_SCORES(i)                   \
+    if (limbs) {                        \
+        EACH_ELEMENT(SCORE_OF_LIMBS, i) \
+    } else {                            \
+        EACH_ELEMENT(SCORE_OF_BYTES, i) \
+    }                                   \
+    STORE_SUMS(sum, memory, i * 16 * SCORES + SUBGROUP * 4, SCORES);
+    SUMS sum;
+    EACH_BLOCK(PUT_SCORES)
 }
 
-const int ELEMENTS = DOWN * ACROSS * EACH;
-int row_of(int e)
+// Dims [d0, d0 + 256) of the leaves.
+void put_values(Floats leaf, int d0, int dim, bool limbs)
 {
-    return e / (ACROSS * EACH) * 16 + number[e % EACH] / 16;
-}
-
-int column_of(int e)
-{
-    return (SUBGROUP * ACROSS + e / EACH % ACROSS) * 16 + number[e % EACH] % 16;
-}
-
-ivec3 sums_of(int e)
-{
-    return ivec3(high[e / EACH][e % EACH], middle[e / EACH][e % EACH], low[e / EACH][e % EACH]);
+#define PUT_VALUE(i, c, value)         \
+    row = i * 16 + number_at(c) / 16; \
+    leaf.at[row * dim + d + number_at(c) % 16] = mul_(value, unit[row]);
+#define VALUE_OF_LIMBS(i, c) PUT_VALUE(i, c, value_of_limbs(high##i[c], middle##i[c], low##i[c]))
+#define VALUE_OF_BYTES(i, c) PUT_VALUE(i, c, float(sum_of_bytes(high##i[c], low##i[c])))
+    const int d = d0 + SUBGROUP * 16;
+    int row;
+    if (d >= dim) return;
+#define PUT_VALUES(i)                   \
+    if (limbs) {                        \
+        EACH_ELEMENT(VALUE_OF_LIMBS, i) \
+    } else {                            \
+        EACH_ELEMENT(VALUE_OF_BYTES, i) \
+    }
+    EACH_BLOCK(PUT_VALUES)
 }
 #else
-const int DOWN = 4, ACROSS = 4, ELEMENTS = DOWN * ACROSS;
-int high[ELEMENTS], middle[ELEMENTS], low[ELEMENTS];
+#define EACH_ROW(F) F(0) F(1) F(2) F(3)
+#define DECLARE(i)  ivec4 high##i, middle##i, low##i; // of columns 64 apart
+EACH_ROW(DECLARE)
+
+void write_numbers()
+{
+}
 
 void find_elements()
 {
@@ -126,17 +174,18 @@ void find_elements()
 
 void begin_sums()
 {
-    [[unroll]] for (int i = 0; i < ELEMENTS; i++) high[i] = middle[i] = low[i] = 0;
+#define BEGIN(i) high##i = middle##i = low##i = ivec4(0);
+    EACH_ROW(BEGIN)
 }
 
-int row_of(int e)
+int first_row()
 {
-    return int(gl_LocalInvocationIndex) / 64 * DOWN + e / ACROSS;
+    return int(gl_LocalInvocationIndex) / 64 * 4;
 }
 
-int column_of(int e)
+int first_column()
 {
-    return int(gl_LocalInvocationIndex) % 64 + e % ACROSS * 64;
+    return int(gl_LocalInvocationIndex) % 64;
 }
 
 int dot16(uvec4 x, uvec4 y)
@@ -144,150 +193,232 @@ int dot16(uvec4 x, uvec4 y)
     return dot4(x.x, y.x) + dot4(x.y, y.y) + dot4(x.z, y.z) + dot4(x.w, y.w);
 }
 
-void multiply(int left, int limb_step, int slot_step, int pitch, bool limbs)
+ivec4 dots(uvec4 x, uvec4 a, uvec4 b, uvec4 c, uvec4 d)
 {
-    for (int slot = 0; slot < (limbs ? 1 : 2); slot++)
-        for (int quad = 0; quad < 2; quad++) {
-            uvec4 r[ACROSS], s[ACROSS];
-            [[unroll]] for (int j = 0; j < ACROSS; j++) {
-                r[j] = memory[(slot * 256 + column_of(j)) * COLUMN + quad];
-                if (limbs) s[j] = memory[(256 + column_of(j)) * COLUMN + quad];
-            }
-            [[unroll]] for (int i = 0; i < DOWN; i++) {
-                const int at = left + slot * slot_step + row_of(i * ACROSS) * pitch + quad;
-                const uvec4 h = memory[at], l = memory[at + limb_step];
-                [[unroll]] for (int j = 0; j < ACROSS; j++) {
-                    const int e = i * ACROSS + j;
-                    high[e] += dot16(h, r[j]);
-                    if (limbs) middle[e] += dot16(l, r[j]) + dot16(h, s[j]), low[e] += dot16(l, s[j]);
-                    else low[e] += dot16(l, r[j]);
-                }
-            }
-        }
+    return ivec4(dot16(x, a), dot16(x, b), dot16(x, c), dot16(x, d));
 }
+
+void multiply(int step, bool limbs)
+{
+    const int left = LEFT_AT + first_row() * ROW + step * STEP_QUADS;
+    for (int quad = 0; quad < STEP_QUADS; quad++) {
+        const int at = first_column() * PITCH + quad, apart = 64 * PITCH;
+        const uvec4 r0 = memory[at], r1 = memory[at + apart], r2 = memory[at + 2 * apart], r3 = memory[at + 3 * apart];
+        uvec4 s0, s1, s2, s3, h, l;
+        if (limbs) {
+            s0 = memory[at + LOW], s1 = memory[at + LOW + apart];
+            s2 = memory[at + LOW + 2 * apart], s3 = memory[at + LOW + 3 * apart];
+        }
+#define ADD_PRODUCTS(i)                                                                      \
+    h = memory[left + i * ROW + quad], l = memory[left + i * ROW + quad + LOW_LEFT];         \
+    high##i += dots(h, r0, r1, r2, r3);                                                      \
+    if (limbs) middle##i += dots(l, r0, r1, r2, r3) + dots(h, s0, s1, s2, s3), low##i += dots(l, s0, s1, s2, s3); \
+    else low##i += dots(l, r0, r1, r2, r3);
+        EACH_ROW(ADD_PRODUCTS)
+    }
+}
+
+#define EACH_ELEMENT(F, i) F(i, x, 0) F(i, y, 64) F(i, z, 128) F(i, w, 192)
 
 void put_scores(bool limbs)
 {
-    [[unroll]] for (int e = 0; e < ELEMENTS; e++) {
-        const int sum = limbs ? high[e] * 16384 + middle[e] * 128 + low[e] : high[e] * 128 + low[e];
-        memory[row_of(e) * SCORES + column_of(e) / 4][column_of(e) % 4] = uint(sum);
-    }
+    const int column = first_column(), to = first_row() * SCORES;
+#define PUT_SCORE(i, c, apart)                                                                         \
+    memory[to + i * SCORES + (column + apart) / 4][column % 4] =                                       \
+        uint(limbs ? sum_of_limbs(high##i.c, middle##i.c, low##i.c) : sum_of_bytes(high##i.c, low##i.c));
+#define PUT_SCORES(i) EACH_ELEMENT(PUT_SCORE, i)
+    EACH_ROW(PUT_SCORES)
 }
 
-ivec3 sums_of(int e)
+void put_values(Floats leaf, int d0, int dim, bool limbs)
 {
-    return ivec3(high[e], middle[e], low[e]);
+    const int d = d0 + first_column(), row = first_row();
+#define PUT_VALUE(i, c, apart)                                                                          \
+    if (d + apart < dim)                                                                                \
+        leaf.at[(row + i) * dim + d + apart] =                                                          \
+            mul_(limbs ? value_of_limbs(high##i.c, middle##i.c, low##i.c) : float(sum_of_bytes(high##i.c, low##i.c)), \
+                 unit[row + i]);
+#define PUT_VALUES(i) EACH_ELEMENT(PUT_VALUE, i)
+    EACH_ROW(PUT_VALUES)
 }
 #endif
 
-// --- a step of columns: a thread has one
+#ifndef STEP_BARRIER
+#define STEP_BARRIER barrier()
+#endif
 
-uint next_word[16];
-uvec4 next_query;
+// --- a step's columns; two steps are on their way
 
-// Words [0, 16) of a column, each `step` behind the last one; from 0: zeros.
-void fetch_column(uint64_t from, int step)
+// The column that the thread places, with matrices one that its subgroup multiplies, and which part.
+int own_column()
 {
-    Words w = Words(from);
-    [[unroll]] for (int i = 0; i < 16; i++) next_word[i] = 0u;
-    if (from == 0ul) return;
-    [[unroll]] for (int i = 0; i < 16; i++) next_word[i] = w.at[i * step];
+#if defined(COOPERATIVE) && !EK_SOFT
+    return SUBGROUP * 16 + int(gl_SubgroupInvocationID) % 16;
+#else
+    return int(gl_LocalInvocationIndex) % 256;
+#endif
 }
 
-void place_column(bool limbs)
+int own_part()
 {
-    const int at = int(gl_LocalInvocationIndex) * COLUMN;
-    uvec4 q[4];
-    [[unroll]] for (int i = 0; i < 16; i++) q[i / 4][i % 4] = next_word[i];
-    if (limbs) {
-        uvec4 h[2], l[2];
-        [[unroll]] for (int i = 0; i < 8; i++) {
-            const uint x = next_word[2 * i], y = next_word[2 * i + 1];
-            h[i / 4][i % 4] = (x >> 7 & 0x00ff00ffu) | (y >> 7 & 0x00ff00ffu) << 8;
-            l[i / 4][i % 4] = (x & 0x007f007fu) | (y & 0x007f007fu) << 8;
-        }
-        q[0] = h[0], q[1] = h[1], q[2] = l[0], q[3] = l[1];
+#if defined(COOPERATIVE) && !EK_SOFT
+    return int(gl_SubgroupInvocationID) / 16;
+#else
+    return int(gl_LocalInvocationIndex) / 256;
+#endif
+}
+
+// The first of a thread's words in a step.
+int own_word(int step, bool limbs)
+{
+    return (step * PARTS + own_part()) * (limbs ? WORDS : WORDS / 2);
+}
+
+uint64_t keys_from(int step, bool limbs)
+{
+    const int key = own_column();
+    if (page[key / PAGE] == 0ul) return 0ul;
+    return page[key / PAGE] + uint64_t((own_word(step, limbs) * PAGE + key % PAGE) * 4);
+}
+
+uint64_t values_from(kv_pages kv, int step, int d0, bool limbs)
+{
+    const int d = d0 + own_column();
+    const uint64_t from = page[step / 2];
+    if (from == 0ul || d >= kv.head_dim) return 0ul;
+    return from + uint64_t(kv.k_bytes + int64_t((own_word(step % 2, limbs) * kv.head_dim + d) * 4));
+}
+
+// Limbs of two words beside each other in four.
+uvec4 high_of(uvec4 even, uvec4 odd)
+{
+    return (even >> 7 & 0x00ff00ffu) | (odd >> 7 & 0x00ff00ffu) << 8;
+}
+
+uvec4 low_of(uvec4 even, uvec4 odd)
+{
+    return (even & 0x007f007fu) | (odd & 0x007f007fu) << 8;
+}
+
+// fetch_column: words of a column, each `apart` behind the last one; from 0: zeros.
+#define ON_ITS_WAY(s)                                                                                    \
+    uint w##s[WORDS];                                                                                    \
+    void fetch_column##s(uint64_t from, int apart, bool limbs)                                           \
+    {                                                                                                    \
+        Words w = Words(from);                                                                           \
+        [[unroll]] for (int i = 0; i < WORDS; i++) w##s[i] = 0u;                                         \
+        if (from == 0ul) return;                                                                         \
+        [[unroll]] for (int i = 0; i < WORDS / 2; i++) w##s[i] = w.at[i * apart];                        \
+        if (limbs)                                                                                       \
+            [[unroll]] for (int i = WORDS / 2; i < WORDS; i++) w##s[i] = w.at[i * apart];                \
+    }                                                                                                    \
+    void place_column##s(bool limbs)                                                                     \
+    {                                                                                                    \
+        const int at = own_column() * PITCH + own_part();                                                \
+        [[unroll]] for (int q = 0; q < WORDS / 8; q++) {                                                 \
+            const int i = 8 * q;                                                                         \
+            const uvec4 even = uvec4(w##s[i], w##s[i + 2], w##s[i + 4], w##s[i + 6]);                    \
+            const uvec4 odd = uvec4(w##s[i + 1], w##s[i + 3], w##s[i + 5], w##s[i + 7]);                 \
+            if (limbs) memory[at + q] = high_of(even, odd), memory[LOW + at + q] = low_of(even, odd);    \
+            else memory[at + q] = uvec4(w##s[4 * q], w##s[4 * q + 1], w##s[4 * q + 2], w##s[4 * q + 3]); \
+        }                                                                                                \
     }
-    memory[at] = q[0], memory[at + 1] = q[1];
-    memory[256 * COLUMN + at] = q[2], memory[256 * COLUMN + at + 1] = q[3];
+ON_ITS_WAY(0)
+ON_ITS_WAY(1)
+
+// The scales of a thread's own key, which lie behind the codes.
+vec2 fetch_scales(kv_pages kv)
+{
+    const int key = int(gl_LocalInvocationIndex), dim = kv.head_dim;
+    if (key >= SEGMENT || page[key / PAGE] == 0ul) return vec2(0.0);
+    const uint64_t at = page[key / PAGE] + uint64_t(key % PAGE * 4);
+    return vec2(Floats(at + uint64_t(kv.k_bits / 8 * dim * PAGE)).at[0],
+                Floats(at + uint64_t(kv.k_bytes + int64_t(kv.v_bits / 8 * dim * PAGE))).at[0]);
 }
 
-// Of codes at `from`: two limbs of TILE queries; a step of bytes has four quads of each, of limbs two.
-void fetch_queries(uint64_t from, int dim, int step, bool limbs)
+// Dims [d0, d0 + 256) of the queries.
+void place_queries(uint64_t codes, int dim, int d0)
 {
-    const int i = int(gl_LocalInvocationIndex), quads = limbs ? 2 : 4;
-    if (i < 2 * TILE * quads)
-        next_query = Quads(from + uint64_t(i / quads * dim + (step * quads + i % quads) * 16)).at[0];
-}
-
-void place_queries(bool limbs)
-{
-    const int i = int(gl_LocalInvocationIndex), quads = limbs ? 2 : 4, quad = i % quads;
-    if (i < 2 * TILE * quads) memory[LEFT_AT + (quad / 2 * 2 * TILE + i / quads) * QUERY + quad % 2] = next_query;
+    [[unroll]] for (int j = 0; j < 32 * TILE / THREADS; j++) {
+        const int i = j * THREADS + int(gl_LocalInvocationIndex), row = i / 16, quad = i % 16; // rows of high limbs, of low ones
+        if (d0 + quad * 16 < dim)
+            memory[LEFT_AT + row * ROW + quad] = Quads(codes + uint64_t(row * dim + d0 + quad * 16)).at[0];
+    }
 }
 
 void score(kv_pages kv, uint64_t codes)
 {
-    const int key = int(gl_LocalInvocationIndex), dim = kv.head_dim, left = LEFT_AT;
+    const int dim = kv.head_dim, steps = dim / STEP, key = int(gl_LocalInvocationIndex);
     const bool limbs = kv.k_bits == 16;
-    const int steps = dim / (limbs ? 32 : 64);
-    const uint64_t keys = page[key / PAGE] == 0ul ? 0ul : page[key / PAGE] + uint64_t(key % PAGE * 4);
     begin_sums();
-    fetch_column(keys, PAGE);
-    fetch_queries(codes, dim, 0, limbs);
-    for (int step = 0; step < steps; step++) {
+    fetch_column0(keys_from(0, limbs), PAGE, limbs), fetch_column1(keys_from(1, limbs), PAGE, limbs);
+    const vec2 scales = fetch_scales(kv);
+#define SCORE_STEP(s)                                                                                   \
+    STEP_BARRIER;                                                                                       \
+    place_column##s(limbs);                                                                             \
+    STEP_BARRIER;                                                                                       \
+    if (first + step + 2 < steps) fetch_column##s(keys_from(first + step + 2 + s, limbs), PAGE, limbs); \
+    multiply(step + s, limbs);
+    for (int first = 0; first < steps; first += 8) {
+        if (first > 0) barrier();
+        place_queries(codes, dim, first * STEP);
         barrier();
-        place_column(limbs), place_queries(limbs);
-        barrier();
-        if (step + 1 < steps) {
-            fetch_column(keys == 0ul ? 0ul : keys + uint64_t((step + 1) * 16 * PAGE * 4), PAGE);
-            fetch_queries(codes, dim, step + 1, limbs);
+        for (int step = 0; step < 8 && first + step < steps; step += 2) {
+            SCORE_STEP(0)
+            SCORE_STEP(1)
         }
-        if (limbs) multiply(left, TILE * QUERY, 0, QUERY, true);
-        else multiply(left, TILE * QUERY, 2 * TILE * QUERY, QUERY, false);
     }
     barrier();
     put_scores(limbs);
+    if (key < SEGMENT) key_scale[key / 4][key % 4] = scales.x, value_scale[key / 4][key % 4] = scales.y;
     barrier();
 }
 
-// --- weights: a query's keys by LANES threads, four beside each other
+// --- weights: a query's keys by LANES threads, four beside each other. What becomes of a score stands in its place.
 
-const float WEIGHT_CODE = 16383.0;
+const float WEIGHT_CODE = 16383.0, LEAST_SCORE = -1048576.0, MOST_SCORE = 1048576.0; // as in exp_split
 
-void weigh(kv_pages kv)
+void weigh()
 {
-    const int n = int(gl_LocalInvocationIndex) / LANES, lane = int(gl_LocalInvocationIndex) % LANES, dim = kv.head_dim;
-    float e[4 * FOURS];
-    int exponent[4 * FOURS], top = -0x7fffffff, sum = 0;
-    uint largest = 0u;
-    [[unroll]] for (int i = 0; i < FOURS; i++) {
-        const int j = (lane + LANES * i) * 4;
-        const uvec4 s = memory[n * SCORES + j / 4];
-        vec4 scale = vec4(0.0);
-        if (page[j / PAGE] != 0ul) scale = Fours(page[j / PAGE] + uint64_t((kv.k_bits / 8 * dim * PAGE) + j % PAGE * 4)).at[0];
+    const int n = int(gl_LocalInvocationIndex) / LANES, lane = int(gl_LocalInvocationIndex) % LANES, scores = n * SCORES + lane;
+    const int from = seen[n].x, end = seen[n].y;
+    float top_score = LEAST_SCORE;
+    for (int i = 0; i < FOURS; i++) {
+        const int at = scores + LANES * i, j = (lane + LANES * i) * 4;
+        const uvec4 sum = memory[at];
+        const vec4 scale = key_scale[j / 4];
+        uvec4 out_;
         [[unroll]] for (int c = 0; c < 4; c++) {
-            e[i * 4 + c] = exp_split(mul_(mul_(float(int(s[c])), scale[c]), query_scale[n]), exponent[i * 4 + c]);
-            if (j + c >= seen[n].x && j + c < seen[n].y) top = max(top, exponent[i * 4 + c]);
+            float s = mul_(mul_(float(int(sum[c])), scale[c]), unit[n]);
+            s = s > LEAST_SCORE ? s : LEAST_SCORE;
+            s = s < MOST_SCORE ? s : MOST_SCORE;
+            if (j + c >= from && j + c < end) top_score = max(top_score, s);
+            out_[c] = u_(s);
         }
+        memory[at] = out_;
     }
-    atomicMax(top_exponent[n], top);
+    if (from < end) atomicMax(top_exponent[n], int(roundEven(mul_(top_score, 1.44269504)))); // exponents grow with scores
     barrier();
-    top = top_exponent[n];
-    [[unroll]] for (int i = 0; i < FOURS; i++) {
-        const int j = (lane + LANES * i) * 4;
-        vec4 scale = vec4(0.0);
-        if (page[j / PAGE] != 0ul)
-            scale = Fours(page[j / PAGE] + uint64_t(kv.k_bytes + int64_t(kv.v_bits / 8 * dim * PAGE + j % PAGE * 4))).at[0];
+    const int top = top_exponent[n];
+    int sum = 0;
+    uint largest = 0u;
+    for (int i = 0; i < FOURS; i++) {
+        const int at = scores + LANES * i, j = (lane + LANES * i) * 4;
+        const uvec4 s = memory[at];
+        const vec4 scale = value_scale[j / 4];
+        uvec4 out_;
         [[unroll]] for (int c = 0; c < 4; c++) {
-            const int at = i * 4 + c;
-            if (j + c < seen[n].x || j + c >= seen[n].y) continue;
-            e[at] = mul_(e[at], factor_(exponent[at] - top));
-            sum += int(roundEven(mul_(e[at], 2097152.0))); // 2^21
-            e[at] = mul_(e[at], scale[c]);
-            if (e[at] < 0.0) e[at] = 0.0;
-            if (!is_nan(e[at])) largest = max(largest, u_(e[at]) & 0x7fffffffu);
+            int exponent;
+            float e = exp_split(f_(s[c]), exponent);
+            e = mul_(e, factor_(exponent - top));
+            float w = mul_(e, scale[c]);
+            if (w < 0.0) w = 0.0;
+            if (j + c < from || j + c >= end) e = w = 0.0;
+            sum += int(roundEven(mul_(e, 2097152.0))); // 2^21
+            if (!is_nan(w)) largest = max(largest, u_(w) & 0x7fffffffu);
+            out_[c] = u_(w);
         }
+        memory[at] = out_;
     }
     atomicAdd(sum_weight[n], sum);
     atomicMax(weight_top[n], largest);
@@ -295,57 +426,58 @@ void weigh(kv_pages kv)
     largest = weight_top[n];
     const bool none = largest < 0x0d800000u; // 2^-100
     const float factor = none ? 0.0 : pow2(140 - int(largest >> 23));
-    [[unroll]] for (int i = 0; i < FOURS; i++) {
-        const int j = (lane + LANES * i) * 4, at = LEFT_AT + n * WEIGHTS + j / 16;
+    if (lane == 0) unit[n] = none ? 0.0 : pow2(int(largest >> 23) - 140);
+    for (int i = 0; i < FOURS; i++) {
+        const int at = scores + LANES * i, j = (lane + LANES * i) * 4;
+        const uvec4 w = memory[at];
         uint h = 0u, l = 0u;
         [[unroll]] for (int c = 0; c < 4; c++) {
-            if (none || j + c < seen[n].x || j + c >= seen[n].y) continue;
-            const float x = mul_(e[i * 4 + c], factor);
-            const uint code = uint(int(roundEven(x < WEIGHT_CODE ? x : WEIGHT_CODE)));
+            const bool sees = j + c >= from && j + c < end;
+            const float x = mul_(f_(w[c]), factor);
+            const uint code = none || !sees ? 0u : uint(int(roundEven(x < WEIGHT_CODE ? x : WEIGHT_CODE)));
             h |= code >> 7 << (c % 2 * 2 + c / 2) * 8, l |= (code & 127u) << (c % 2 * 2 + c / 2) * 8;
         }
-        memory[at][j / 4 % 4] = h;
-        memory[at + TILE * WEIGHTS][j / 4 % 4] = l;
+        memory[at].xy = uvec2(h, l);
     }
+    uvec2 code[FOURS];
+    [[unroll]] for (int i = 0; i < FOURS; i++) code[i] = memory[scores + LANES * i].xy;
+    barrier();
+    [[unroll]] for (int i = 0; i < FOURS; i++) {
+        const int four = lane + LANES * i, at = LEFT_AT + n * ROW + four / 4;
+        memory[at][four % 4] = code[i].x;
+        memory[at + LOW_LEFT][four % 4] = code[i].y;
+    }
+    barrier();
 }
 
-// --- values
+// --- values: blocks of 256 dims
 
-float value_of(ivec3 sum, bool limbs)
-{
-    if (!limbs) return float(sum.x * 128 + sum.z);
-    const int rest = ((sum.x & 3) << 14) + (sum.y << 7) + sum.z;
-    return add_(mul_(float((sum.x >> 2) + (rest >> 16)), 65536.0), float(rest & 0xffff)); // the product is exact
-}
+#define FETCH_VALUES(s)                                                              \
+    void fetch_values##s(kv_pages kv, int step, int d0)                              \
+    {                                                                                \
+        const bool limbs = kv.v_bits == 16;                                          \
+        fetch_column##s(values_from(kv, step, d0, limbs), kv.head_dim, limbs);       \
+    }
+FETCH_VALUES(0)
+FETCH_VALUES(1)
 
-uint64_t values_from(kv_pages kv, int step, int d, bool limbs)
-{
-    const uint64_t from = page[limbs ? step / 2 : step];
-    if (from == 0ul || d >= kv.head_dim) return 0ul;
-    return from + uint64_t(kv.k_bytes + int64_t(((limbs ? step % 2 * 16 : 0) * kv.head_dim + d) * 4));
-}
-
-void add_values(kv_pages kv, tile_of_queries t, int seg, ivec2 pages, int d0)
+// The first two steps are on their way, and in the end the next block's.
+void add_values(kv_pages kv, Floats leaf, ivec2 pages, int d0)
 {
     const bool limbs = kv.v_bits == 16;
-    const int dim = kv.head_dim, d = d0 + int(gl_LocalInvocationIndex), each = limbs ? 2 : 1;
     begin_sums();
-    fetch_column(values_from(kv, pages.x * each, d, limbs), dim);
-    for (int step = pages.x * each; step < pages.y * each; step++) {
-        barrier();
-        place_column(limbs);
-        barrier();
-        if (step + 1 < pages.y * each) fetch_column(values_from(kv, step + 1, d, limbs), dim);
-        if (limbs) multiply(LEFT_AT + step * 2, TILE * WEIGHTS, 0, WEIGHTS, true);
-        else multiply(LEFT_AT + step * 4, TILE * WEIGHTS, 2, WEIGHTS, false);
+#define VALUE_STEP(s)                                                                \
+    STEP_BARRIER;                                                                    \
+    place_column##s(limbs);                                                          \
+    STEP_BARRIER;                                                                    \
+    if (p + 1 < pages.y) fetch_values##s(kv, 2 * p + 2 + s, d0);                     \
+    else if (d0 + 256 < kv.head_dim) fetch_values##s(kv, 2 * pages.x + s, d0 + 256); \
+    multiply(2 * p + s, limbs);
+    for (int p = pages.x; p < pages.y; p++) {
+        VALUE_STEP(0)
+        VALUE_STEP(1)
     }
-    [[unroll]] for (int e = 0; e < ELEMENTS; e++) {
-        const int n = row_of(e), at = d0 + column_of(e);
-        if (n >= t.n_q || at >= dim || seen[n].x >= seen[n].y) continue;
-        const bool none = weight_top[n] < 0x0d800000u;
-        const float unit = none ? 0.0 : pow2(int(weight_top[n] >> 23) - 140);
-        leaf_o_at(leaf_number(t, n, seg - t.seg0), dim).at[at] = none ? 0.0 : mul_(value_of(sums_of(e), limbs), unit);
-    }
+    put_values(leaf, d0, kv.head_dim, limbs);
 }
 
 void main()
@@ -360,25 +492,29 @@ void main()
     const uint64_t codes = a.k + uint64_t(item.x) * uint64_t(TILE * (2 * dim + 4));
     if (thread < TILE) {
         seen[thread] = thread < t.n_q ? seen_by(t, thread, item.y) : ivec2(0);
-        query_scale[thread] = Floats(codes + uint64_t(2 * TILE * dim)).at[thread];
+        unit[thread] = Floats(codes + uint64_t(2 * TILE * dim)).at[thread];
         top_exponent[thread] = -0x7fffffff, sum_weight[thread] = 0, weight_top[thread] = 0u;
     }
+    uint64_t from = 0ul;
+    if (thread < 4 && int64_t(item.y * 4 + thread) < kv.ld_pages) from = page_block(kv, t.view, item.y * 4 + thread);
+    write_numbers();
     barrier();
     int first = SEGMENT, end = 0;
-    for (int n = 0; n < t.n_q; n++)
-        if (seen[n].x < seen[n].y) first = min(first, seen[n].x), end = max(end, seen[n].y);
+    [[unroll]] for (int n = 0; n < TILE; n++) {
+        const ivec2 of = seen[n];
+        if (of.x < of.y) first = min(first, of.x), end = max(end, of.y);
+    }
     if (first >= end) return;
     const ivec2 pages = ivec2(first / PAGE, (end + PAGE - 1) / PAGE);
-    if (thread < 4) {
-        uint64_t from = 0ul;
-        if (thread >= pages.x && thread < pages.y) from = page_block(kv, t.view, item.y * 4 + thread);
-        page[thread] = from == 0ul ? 0ul : from + uint64_t(int64_t(t.kv_head) * (kv.k_bytes + kv.v_bytes));
-    }
-    barrier();
+    const bool sees = thread >= pages.x && thread < pages.y;
+    if (thread < 4) page[thread] = !sees || from == 0ul ? 0ul : from + uint64_t(int64_t(t.kv_head) * (kv.k_bytes + kv.v_bytes));
     find_elements();
+    barrier();
     score(kv, codes);
-    weigh(kv);
-    for (int d0 = 0; d0 < dim; d0 += 256) add_values(kv, t, item.y, pages, d0);
+    fetch_values0(kv, 2 * pages.x, 0), fetch_values1(kv, 2 * pages.x + 1, 0);
+    weigh();
+    Floats leaf = leaf_o_at(leaf_number(t, 0, item.y - t.seg0), dim);
+    for (int d0 = 0; d0 < dim; d0 += 256) add_values(kv, leaf, pages, d0);
     if (thread < t.n_q && seen[thread].x < seen[thread].y) {
         const uint64_t at = uint64_t(leaf_number(t, thread, item.y - t.seg0)) * 4ul;
         Floats(a.leaf_l + at).at[0] = mul_(float(sum_weight[thread]), 4.76837158203125e-07); // 2^-21

@@ -19,17 +19,20 @@ node leaf_node(tile_of_queries t, int n, int leaf, int dim, int d)
     return node(leaf_o_at(number, dim).at[d], Floats(a.leaf_l + at).at[0], Ints(a.leaf_m + at).at[0]);
 }
 
-// T over up to 8 leaves, level by level, in registers.
-const int FEW_LEAVES = 8;
-node sum_of_few(tile_of_queries t, int n, int leaves, int dim, int d)
+// T over up to 8 leaves from `first` on, level by level, in registers.
+const int FEW_LEAVES = 8, FEW_LEVELS = 3;
+node sum_of_few(tile_of_queries t, int n, int first, int leaves, int dim, int d)
 {
-    node x[FEW_LEAVES];
-    UNROLL for (int i = 0; i < FEW_LEAVES; i++)
-        if (i < leaves) x[i] = leaf_node(t, n, i, dim, d);
-    UNROLL for (int apart = 1; apart < FEW_LEAVES; apart *= 2)
-        UNROLL for (int i = 0; i + apart < FEW_LEAVES; i += 2 * apart)
-            if (i + apart < leaves) x[i] = combined(x[i], x[i + apart]);
-    return x[0];
+    node x0, x1, x2, x3, x4, x5, x6, x7;
+#define LEAF(i) \
+    if (i < leaves) x##i = leaf_node(t, n, first + i, dim, d);
+#define MEET(i, j) \
+    if (j < leaves) x##i = combined(x##i, x##j);
+    LEAF(0) LEAF(1) LEAF(2) LEAF(3) LEAF(4) LEAF(5) LEAF(6) LEAF(7)
+    MEET(0, 1) MEET(2, 3) MEET(4, 5) MEET(6, 7)
+    MEET(0, 2) MEET(4, 6)
+    MEET(0, 4)
+    return x0;
 }
 
 // (o + 0) / l
@@ -37,19 +40,21 @@ float joined(tile_of_queries t, int n, int dim, int d)
 {
     const int leaves = (Pairs(a.rows).at[row_of(t, n)].y - 1) / SEGMENT - t.seg0 + 1;
     if (leaves <= FEW_LEAVES) {
-        const node few = sum_of_few(t, n, leaves, dim, d);
+        const node few = sum_of_few(t, n, 0, leaves, dim, d);
         return div_(plus_zero(few.o), few.l);
     }
-    node stack[NODE_LEVELS], sum;
-    for (int i = 0; i < leaves; i++) {
-        node up = leaf_node(t, n, i, dim, d);
+    node stack[NODE_LEVELS], sum; // of nodes of 8 leaves each, which are asked for together
+    const int eights = leaves >> FEW_LEVELS, rest = leaves & FEW_LEAVES - 1;
+    for (int i = 0; i < eights; i++) {
+        node up = sum_of_few(t, n, i << FEW_LEVELS, FEW_LEAVES, dim, d);
         int level = 0;
         for (; (i >> level & 1) != 0; level++) up = combined(stack[level], up);
         stack[level] = up;
     }
-    bool any = false;
+    bool any = rest != 0;
+    if (any) sum = sum_of_few(t, n, eights << FEW_LEVELS, rest, dim, d);
     for (int level = 0; level < NODE_LEVELS; level++) {
-        if ((leaves >> level & 1) == 0) continue;
+        if ((eights >> level & 1) == 0) continue;
         sum = any ? combined(stack[level], sum) : stack[level];
         any = true;
     }

@@ -292,14 +292,15 @@ void test_attn_int(dev *d)
         int heads, kv, dim, keys;
         ek_kv_format k, v;
         float loud;
-    } c[] = {{8, 1, 256, 700, EK_KV_I12, EK_KV_I12, 1},   {8, 1, 512, 300, EK_KV_I12, EK_KV_I12, 0.5f},
-             {8, 1, 256, 300, EK_KV_I8, EK_KV_I8, 8},     {4, 1, 512, 540, EK_KV_I8, EK_KV_I12, 1},
-             {16, 8, 72, 300, EK_KV_I12, EK_KV_I8, 1},    {4, 2, 128, 1100, EK_KV_I12, EK_KV_I12, 30},
-             {3, 1, 100, 400, EK_KV_I8, EK_KV_I8, 1},     {16, 1, 320, 300, EK_KV_I12, EK_KV_I12, 1},
-             {2, 2, 4, 700, EK_KV_I12, EK_KV_I12, 8},     {32, 16, 256, 1300, EK_KV_I12, EK_KV_I12, 1},
-             {5, 1, 36, 4400, EK_KV_I12, EK_KV_I8, 3},    {1, 1, 64, 1, EK_KV_I8, EK_KV_I8, 1},
-             {16, 2, 512, 2100, EK_KV_I12, EK_KV_I12, 1}, {8, 1, 256, 3000, EK_KV_I8, EK_KV_I8, 1}};
-    for (size_t i = 0; i < (size_t)cases(d, 3, 7, sizeof c / sizeof *c); i++) {
+    } c[] = {{8, 1, 256, 700, EK_KV_I12, EK_KV_I12, 1},    {8, 1, 512, 300, EK_KV_I12, EK_KV_I12, 0.5f},
+             {8, 1, 256, 300, EK_KV_I8, EK_KV_I8, 8},      {4, 1, 512, 540, EK_KV_I8, EK_KV_I12, 1},
+             {16, 8, 72, 300, EK_KV_I12, EK_KV_I8, 1},     {4, 2, 128, 1100, EK_KV_I12, EK_KV_I12, 30},
+             {8, 1, 64, 6400, EK_KV_I12, EK_KV_I12, 1},    {3, 1, 100, 400, EK_KV_I8, EK_KV_I8, 1},
+             {16, 1, 320, 300, EK_KV_I12, EK_KV_I12, 1},   {2, 2, 4, 700, EK_KV_I12, EK_KV_I12, 8},
+             {32, 16, 256, 1300, EK_KV_I12, EK_KV_I12, 1}, {5, 1, 36, 4400, EK_KV_I12, EK_KV_I8, 3},
+             {1, 1, 64, 1, EK_KV_I8, EK_KV_I8, 1},         {16, 2, 512, 2100, EK_KV_I12, EK_KV_I12, 1},
+             {8, 1, 256, 3000, EK_KV_I8, EK_KV_I8, 1}};
+    for (size_t i = 0; i < (size_t)cases(d, 3, 8, sizeof c / sizeof *c); i++) {
         ek_attn_shape shape = {EK_FULL, c[i].k, c[i].v, c[i].heads, c[i].kv, c[i].dim, 0};
         compare(d, &shape, d->few && c[i].keys > 300 ? 300 : c[i].keys, (int)i % 2, c[i].loud, !d->quick, false);
     }
