@@ -22,9 +22,9 @@ typedef struct ek_mask {
     int (*look)(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all);
     /* The token joined the reply. */
     void (*accept)(void *arg, int32_t token);
-    /* The result of look and all[], at once and without rows; -1 if only rows can tell. If the result says which rows
-     * there are, look may be called for them on another thread before the next call of any of the three, while the step
-     * computes. NULL: look is always called between steps. */
+    /* The result of look and all[], at once and without rows; -1 if only rows can tell. If a result is given, look may
+     * be called for its rows on another thread, before the next call of any of the three, while the step computes.
+     * NULL: look is always called between steps. */
     int (*peek)(void *arg, const int32_t *draft, int n_draft, bool *all);
 } ek_mask;
 

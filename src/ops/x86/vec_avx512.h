@@ -134,8 +134,8 @@ INLINE vf v_load_bf16_part(const uint16_t *p, int n)
     return v_as_float(vi_shl(_mm512_cvtepu16_epi32(v_half_part(p, n)), 16));
 }
 
-/* A permutation looks at the low 4 bits of an index: a table of 16 floats needs no mask and no
- * conversion, and where scale and bias are the same in all lanes the table holds the decoded values. */
+/* A permutation uses only the low 4 bits of an index, so a table of 16 floats needs no mask and no conversion. If scale
+ * and bias are the same in all lanes, the table holds the decoded values. */
 INLINE vi u4_at(const uint8_t *p, int shift)
 {
     vi x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -149,11 +149,11 @@ INLINE vf v_from_u4(const uint8_t *p, int shift)
 {
     return _mm512_permutexvar_ps(u4_at(p, shift), u4_floats());
 }
-INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b) /* all lanes of s alike, and of b */
+INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b) /* s is the same in all lanes, and so is b */
 {
     return _mm512_permutexvar_ps(u4_at(p, shift), v_fma(s, u4_floats(), b));
 }
-INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
+INLINE vf v_from_nibble(vi a) /* the lowest nibble of each dword, minus 8 */
 {
     return _mm512_permutexvar_ps(
         a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)); /* reads 4 bits */

@@ -11,8 +11,8 @@
 #include "ops/attn/attn_kernels.h"
 #include "ops/kv/kv_codec.h"
 
-/* Decodes dims [d, d + 32) of the values of n slots into tile[n][VALUE_DIMS]; d is a multiple of 32, and dims after the
- * last one may be anything. s and b: of the first slot, stride apart. */
+/* Decodes dims [d, d + 32) of the values of n slots into tile[n][VALUE_DIMS]. d is a multiple of 32; dims after the
+ * last one may have any value. s and b: scales and biases of the first slot; the next slot's are stride further. */
 APART void decode_values(const int bits, const uint8_t *v, int dim, int slot, int n, int d, const float *s,
                          const float *b, int stride, float *tile)
 {
@@ -111,7 +111,7 @@ typedef struct value_run {
     /* the codes that become this tile: */
     const uint8_t *code; /* the codes of slot j, from the first of 64 dims on; row bytes from slot to slot */
     const float *s, *b;  /* scales and biases of its group, `groups` from slot to slot */
-    int row, groups, group, in_group; /* group: its dims; those of it before the first dim */
+    int row, groups, group, in_group; /* group: dims of a group; in_group: the group's dims before the first dim */
     float *decoded;
 } value_run;
 
@@ -280,9 +280,9 @@ INLINE void group_values_page(ek_attn_segment *segment, const ek_kv_codec c, siz
     _Alignas(64) float tile[VALUE_SLOTS * VALUE_DIMS], s[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32],
         b[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32];
     const int dim = segment->head_dim, groups = (dim + c.group - 1) / c.group;
-    const int row = (c.bits == 8 ? dim : (int)ek_kv_padded(dim)) * c.bits / 8; /* bytes, of 8 and 4 bits */
+    const int row = (c.bits == 8 ? dim : (int)ek_kv_padded(dim)) * c.bits / 8; /* bytes, for 8 and 4 bits */
     const ek_f16 *scale = (const ek_f16 *)(v + codes);
-    for (int i = from * groups / 16 * 16; i < to * groups; i += W) { /* a page has 64 of each group: none beyond */
+    for (int i = from * groups / 16 * 16; i < to * groups; i += W) { /* a page has no scales after its 64 */
         v_store(s + i, v_from_f16(scale + i));
         if (c.rule == EK_KV_AFFINE) v_store(b + i, v_from_f16(scale + groups * EK_PAGE_TOKENS + i));
     }

@@ -12,7 +12,7 @@ enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192, PAIR_AHEAD_ZEN4 = 4096 };
 /* Two panels; or the first one twice. */
 typedef struct pair_panels {
     const uint8_t *codes;
-    ptrdiff_t second; /* from a byte of the first panel to that of the second */
+    ptrdiff_t second; /* the distance from the first panel to the second, in bytes */
     __mmask16 mask[PANELS];
     /* Prefetch distance into the second-level cache; at the end it reaches the next two panels; 0: none. */
     ptrdiff_t ahead;
@@ -56,7 +56,8 @@ INLINE void pair_multiply(__m512i sum[PANELS][PAIR_ROWS], const __m512i *code, c
 
 typedef void pair_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two);
 
-/* n rows from row0 by panels [p0, p1); scales: decoded, of all A-groups of two panels after the other, or NULL. */
+/* n rows from row0 on by panels [p0, p1). scales: the decoded scales of all A-groups of two panels, one panel after the
+ * other; or NULL. */
 static void pair_run(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, int p0, int p1,
                      ptrdiff_t ahead, pair_fn *fn, const unpacked_scales *scales)
 {
