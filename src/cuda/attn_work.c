@@ -115,6 +115,11 @@ bool ek_cuda_attn_is_many(int tile, ek_kv_format v, const ek_cuda_chip *chip)
     return chip->plain && ek_kv_rotated(v) && tile > EK_CUDA_ATTN_INT_TILE;
 }
 
+bool ek_cuda_attn_few_joins(int tile, ek_kv_format v, const ek_cuda_chip *chip)
+{
+    return chip->plain && ek_kv_rotated(v) && tile < EK_CUDA_ATTN_INT_TILE;
+}
+
 /* Whether each block has a multiprocessor to itself. */
 bool ek_cuda_attn_int_owns(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip)
 {

@@ -55,6 +55,8 @@ int ek_cuda_attn_many_tile(int head_dim, ek_kv_format k, ek_kv_format v, const e
 size_t ek_cuda_attn_code_bytes(int tile, int head_dim);
 /* Whether a tile of this many queries is one of them. */
 bool ek_cuda_attn_is_many(int tile, ek_kv_format v, const ek_cuda_chip *chip);
+/* Whether ek_attn_int_1, _2 or _4 computes such tiles, on a plain chip: with ended they join the leaves themselves. */
+bool ek_cuda_attn_few_joins(int tile, ek_kv_format v, const ek_cuda_chip *chip);
 
 /* Whether ek_attn_deep_DIM computes these: it computes the leaves of ek_attn_segment_8 if many segments are seen. A
  * tile is then EK_CUDA_ATTN_DEEP_TILE queries of one row. */

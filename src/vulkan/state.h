@@ -116,9 +116,9 @@ typedef struct ek_vulkan_late {
 typedef struct ek_vulkan_span {
     uint64_t first, end;
 } ek_vulkan_span;
-enum { EK_VULKAN_READS = 2, EK_VULKAN_BESIDE = 4 };
+enum { EK_VULKAN_WRITES = 2, EK_VULKAN_READS = 3, EK_VULKAN_BESIDE = 4 };
 typedef struct ek_vulkan_use {
-    ek_vulkan_span write, read[EK_VULKAN_READS];
+    ek_vulkan_span write[EK_VULKAN_WRITES], read[EK_VULKAN_READS];
 } ek_vulkan_use;
 
 /* Bits: shaders and copies that run, and reads of the host. */
@@ -263,10 +263,13 @@ void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v);
 
 /* --- beside.c */
 
-/* Memory that changes within a step and that a product, ek_heads and ek_kv_store read and write. */
+/* Memory that changes within a step and that the kernels of kernels.def read and write. */
 ek_vulkan_use ek_vulkan_use_product(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_heads(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_store(const void *args, const uint32_t grid[3]);
+ek_vulkan_use ek_vulkan_use_products(const void *args, const uint32_t grid[3]);
+ek_vulkan_use ek_vulkan_use_gate(const void *args, const uint32_t grid[3]);
+ek_vulkan_use ek_vulkan_use_choose(const void *args, const uint32_t grid[3]);
 /* Whether a launch need not wait for the launches since shaders last waited; adds its use to the record. */
 bool ek_vulkan_beside(ek_vulkan_record *r, const ek_vulkan_use *use);
 

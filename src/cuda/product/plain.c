@@ -15,6 +15,13 @@ static int threads_of(const ek_cuda_linear *l, int max_threads)
     return threads;
 }
 
+/* Shaders that know the form of the matrix have less to do; they are of nibbles and one limb. */
+static const char *form_of(const ek_cuda_linear *l)
+{
+    if (l->limbs != 1 || l->bits != 4) return "";
+    return ek_cuda_half_32(l) ? "_half_32" : ek_cuda_affine_64(l) ? "_affine_64" : "";
+}
+
 /* A block of threads for each panel and tile of rows; for floats, for each row. */
 static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int max_threads)
 {
@@ -23,9 +30,9 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
                                   .threads = 256}};
     const char *const floats = l->form == EK_W_F32 ? "f32" : l->form == EK_W_F16 ? "f16" : "bf16";
     if (l->units && rows == 1)
-        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d", family, l->bits, l->limbs,
-                 threads_of(l, max_threads));
-    else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d", family, l->bits, l->limbs);
+        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d%s", family, l->bits, l->limbs,
+                 threads_of(l, max_threads), form_of(l));
+    else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d%s", family, l->bits, l->limbs, form_of(l));
     else snprintf(p.name, sizeof p.name, "%s_plain_%s", family, floats);
     return p;
 }

@@ -4,12 +4,13 @@
 
 #include "cuda/chip.h"
 
-enum { EK_CUDA_STAGE_SHORT = 2048 }; /* elements of one part of a row (vulkan/shaders/row.glsl) */
+enum { EK_CUDA_STAGE_SHORT = 2048, EK_CUDA_STAGE_MID = 4096 }; /* elements of a row (vulkan/kernels.def) */
 
 /* The name of the kernel for rows of n elements. */
 static inline const char *ek_cuda_stage_name(int n, const ek_cuda_chip *chip)
 {
-    return chip->plain && n <= EK_CUDA_STAGE_SHORT ? "ek_stage_short" : "ek_stage";
+    if (!chip->plain || n > EK_CUDA_STAGE_MID) return "ek_stage";
+    return n <= EK_CUDA_STAGE_SHORT ? "ek_stage_short" : "ek_stage_mid";
 }
 
 #endif

@@ -164,18 +164,22 @@ static ek_err prove_tiles(ek_trial *t, const scene *s, int tile)
     const ek_cuda_attn_segment leaf = ek_cuda_attn_segment_plan(tile, dim, p->k_format, p->v_format, false, w.n_items,
                                                                 chip);
     const ek_cuda_attn_joiner join = ek_cuda_attn_join_plan(p->v_format, dim);
+    const bool joins = ek_cuda_attn_few_joins(tile, p->v_format, chip);
+    if (joins) {
+        a.ended = ek_trial_up(t, NULL, sizeof(int32_t) * (size_t)w.n_tiles);
+        ek_gpu_note(t->g, ek_cuda_fill(t->g->c, a.ended, 0, sizeof(int32_t) * (size_t)w.n_tiles));
+    }
     if (ek_cuda_attn_is_many(tile, p->v_format, chip)) {
         a.k = ek_trial_up(t, NULL, (size_t)w.n_tiles * ek_cuda_attn_code_bytes(tile, dim));
         ek_gpu_launch(t->g, "ek_attn_int_queries",
                       (ek_cuda_grid){.x = (unsigned)w.n_tiles, .y = (unsigned)tile / 8, .threads = 256}, &a);
     }
     ek_gpu_launch(t->g, leaf.name, (ek_cuda_grid){.x = (unsigned)w.n_items, .threads = leaf.threads}, &a);
-    ek_gpu_launch(t->g, join.name,
-                  (ek_cuda_grid){.x = (unsigned)w.n_tiles, .y = (unsigned)tile, .z = join.z, .threads = join.threads},
-                  &a);
+    const ek_cuda_grid all = {.x = (unsigned)w.n_tiles, .y = (unsigned)tile, .z = join.z, .threads = join.threads};
+    if (!joins) ek_gpu_launch(t->g, join.name, all, &a);
     free(w.tiles), free(w.items);
     if (!err) err = ek_trial_floats(t, leaf.name, a.o, s->o, s->width * ROWS);
-    if (!err && a.to.q) err = ek_trial_records(t, join.name, &a.to, s->o, (int64_t)s->width, ROWS);
+    if (!err && a.to.q) err = ek_trial_records(t, joins ? leaf.name : join.name, &a.to, s->o, (int64_t)s->width, ROWS);
     t->used = before;
     return err;
 }

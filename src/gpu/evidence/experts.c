@@ -9,6 +9,7 @@
 #include "cuda/model_args.h"
 #include "cuda/product/product.h"
 #include "gpu/evidence/evidence.h"
+#include "gpu/recipe/sections.h"
 #include "ops/rows/rows.h"
 
 enum { ROWS = 3, MANY = 320, OUTPUTS = EK_TRIAL_OUTPUTS };
@@ -123,6 +124,48 @@ static ek_err prove_group(ek_trial *t)
     if (!err) err = ek_trial_same(t, "ek_group", found, job, sizeof *job * (size_t)n_jobs);
     if (!err) err = ek_trial_same(t, "ek_group", got, want, 3 * bytes);
     free(id), free(count), free(got), free(job);
+    return err;
+}
+
+/* Both, of few rows, by one kernel: an expert's pairs in their order. */
+static ek_err prove_choose(ek_trial *t)
+{
+    enum { TILE = 2 };
+    const int n = t->m->config.n_experts, top = t->m->config.top_k_experts, pairs = ROWS * top;
+    if (!ek_gpu_few_pairs(&t->m->config, ROWS)) return EK_OK;
+    float *const route = outputs_of_router(n), *const scale = ek_trial_hard((size_t)n, 21, 1);
+    const size_t bytes = sizeof(float) * (size_t)pairs, jobs = sizeof(ek_cuda_job) * (size_t)pairs;
+    int32_t *const id = ek_alloc(3 * bytes), *const pair_row = id + pairs, *const row_pair = pair_row + pairs,
+                   *const count = ek_alloc(sizeof *count * (size_t)n);
+    float *const weight = ek_alloc(bytes);
+    ek_cuda_job *const job = ek_alloc(jobs);
+    t->used = 0;
+    const ek_cuda_choose_args a = {.route = ek_trial_up(t, route, sizeof *route * (size_t)(ROWS * n)),
+                                   .expert_scale = ek_trial_up(t, scale, sizeof *scale * (size_t)n),
+                                   .weight = ek_trial_up(t, NULL, bytes),
+                                   .pair_row = ek_trial_up(t, NULL, bytes),
+                                   .row_pair = ek_trial_up(t, NULL, bytes),
+                                   .jobs = ek_trial_up(t, NULL, jobs),
+                                   .n_jobs = ek_trial_up(t, NULL, sizeof(int32_t)),
+                                   .ld = n,
+                                   .n_experts = n,
+                                   .top_k = top,
+                                   .rows = ROWS,
+                                   .tile = TILE};
+    ek_gpu_launch(t->g, "ek_choose", (ek_cuda_grid){.x = 1, .threads = 256}, &a);
+    for (int r = 0; r < ROWS; r++) choose(route + r * n, n, top, scale, id + r * top, weight + r * top);
+    for (int i = 0; i < pairs; i++) {
+        int at = 0;
+        for (int j = 0; j < pairs; j++) at += id[j] < id[i] || (id[j] == id[i] && j < i);
+        row_pair[i] = at, pair_row[at] = i / top, count[id[i]]++;
+    }
+    const int32_t n_jobs = make_jobs(job, count, n, TILE);
+    ek_err err = ek_trial_floats(t, "ek_choose", a.weight, weight, (size_t)pairs);
+    if (!err) err = ek_trial_bytes(t, "ek_choose", a.pair_row, pair_row, bytes);
+    if (!err) err = ek_trial_bytes(t, "ek_choose", a.row_pair, row_pair, bytes);
+    if (!err) err = ek_trial_bytes(t, "ek_choose", a.n_jobs, &n_jobs, sizeof n_jobs);
+    if (!err) err = ek_trial_bytes(t, "ek_choose", a.jobs, job, sizeof *job * (size_t)n_jobs);
+    free(route), free(scale), free(id), free(count), free(weight), free(job);
     return err;
 }
 
@@ -322,6 +365,7 @@ ek_err ek_trial_experts(ek_trial *t)
     ek_row_init(&ops, 0);
     EK_TRY(prove_route(t));
     EK_TRY(prove_group(t));
+    EK_TRY(prove_choose(t));
     for (int many = 0; many < 2; many++) EK_TRY(prove_inputs(t, &ops, many));
     EK_TRY(prove_end(t, &ops));
     ek_trial_matrices(all, &n, t->m, true);

@@ -321,6 +321,22 @@ static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3
     write_downs_part(w, i, &gated, &pair, *all, n);
 }
 
+/* In an order in which launches that do not depend on each other follow each other: a device that runs them beside each
+ * other needs no barrier between them (vulkan/beside.c). */
+static void write_plain(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const ek_gpu_work *all)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const int inter = c->layer[i].intermediate_size;
+    ek_gpu_project_two(w, &l->gate, &l->up, &in[0], x->buf.gate, x->buf.up, inter);
+    ek_gpu_project(w, &l->router, &in[1], x->experts.route, c->n_experts);
+    ek_gpu_input gated = ek_gpu_gate(w, x->buf.gate, x->buf.up, inter, inter, n, inter, &l->down);
+    ek_gpu_write_route(w, l, n, all);
+    ek_gpu_project(w, &l->down, &gated, x->buf.y, c->hidden_size);
+    write_experts(w, l, in[2], n, *all);
+}
+
 static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 {
     const ek_gpu_run *x = w->x;
@@ -337,6 +353,8 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
         write_parts_beside(w, i, n, in, &all);
     } else if (choose_together(x, l, n, &all, &t)) {
         write_together(w, l, &t, in, n, all);
+    } else if (ek_gpu_is_plain(x)) {
+        write_plain(w, i, n, in, &all);
     } else {
         ek_gpu_write_mlp(w, i, &in[0], n);
         ek_gpu_project(w, &l->router, &in[1], x->experts.route, x->g->m->config.n_experts);

@@ -10,6 +10,10 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jo
 {
     const bool floats = !l->expert_gate.l.units || !l->expert_up.l.units || !l->expert_down.l.units;
     int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
+    if (chip->plain && pairs == c->top_k_experts) { /* of one row, for which kernels of few have one as well */
+        *jobs = pairs;
+        return 1;
+    }
     const int limbs = l->expert_gate.l.limbs > l->expert_down.l.limbs ? l->expert_gate.l.limbs : l->expert_down.l.limbs;
     /* With few pairs most experts have one. With more, some experts have twice as many as others, and jobs of 4 would
      * read their weights twice. Jobs then have 8 pairs, if the kernels take 8 and, in groups of 32, if that is not
@@ -67,7 +71,7 @@ void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
     const bool plain = ek_gpu_is_plain(x);
-    if (!plain && ek_gpu_few_pairs(c, n)) {
+    if (ek_gpu_few_pairs(c, n)) {
         const ek_cuda_choose_args a = ek_gpu_choose_args(x, l, n, all->tile, 0);
         const size_t shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t);
         const ek_cuda_grid grid = {.x = 1, .threads = 256, .shared = shared, .overlap = true};

@@ -25,7 +25,8 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
     a.leaf_o = x->buf.segments + codes;
     a.leaf_l = a.leaf_o + sizeof(float) * max_segments * (size_t)a.kv.head_dim;
     a.leaf_m = a.leaf_l + sizeof(float) * max_segments;
-    a.ended = list->whole ? x->buf.ended : 0;
+    const bool joins = list->whole || ek_cuda_attn_few_joins(list->tile, m->v_format, ek_cuda_chip_of(x->g->c));
+    a.ended = joins ? x->buf.ended : 0;
     if (many) {
         a.k = x->buf.segments;
         ek_gpu_launch(x->g, "ek_attn_int_queries",
@@ -34,7 +35,7 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
     ek_gpu_launch(
         x->g, p.name,
         (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
-    if (list->whole) return;
+    if (joins) return;
     a.slots = 0; /* the join needs no slots, because every leaf is one */
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(m->v_format, a.kv.head_dim);
     ek_gpu_launch(

@@ -1,8 +1,13 @@
 // Attention in integers (ops/attn/attn_int.h): one segment of 256 keys for a tile of up to TILE queries of one KV head.
 // Of 256 threads or a multiple of them (specialised by vulkan/kernels.def) each has a part of a key for the scores, and
 // then a dim of a part of the pages for the values. No array of a thread stands here: one that a driver indexes by a
-// variable lies in memory. grid (items)
+// variable lies in memory. With a.ended the workgroup that ends last of a tile joins its leaves. grid (items)
 #include "attn.glsl"
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer LeafFloats { float at[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer LeafInts { int at[]; };
+#define LEAF_FLOATS LeafFloats
+#define LEAF_INTS   LeafInts
+#include "attn_nodes.glsl"
 layout(local_size_x_id = 0) in;
 
 #if TILE == 1
@@ -24,6 +29,9 @@ shared ivec4 weight[TILE * SEGMENT / 4];  // sums of products with a query, then
 shared uint query_top[TILE], weight_top[TILE];
 shared int top_exponent[TILE], sum_weight[TILE];
 shared ivec2 seen[TILE];
+shared bool is_last;
+const int GROUPS = APART ? TILE * MAX_DIM / 32 : 1; // of results that are quantised, too
+#include "group_codes.glsl"
 
 // Codes of the queries, by as many threads each; the scale of query n is query_top's over QUERY_CODE.
 const float QUERY_CODE = 2047.0, WEIGHT_CODE = 16383.0;
@@ -193,12 +201,23 @@ void weigh(tile_of_queries t, uint64_t page, kv_pages kv, int j, int part, int p
     }
 }
 
-void write_sum(tile_of_queries t, int n, int leaf, int dim, int d, int high, int low)
+float sum_of_values(int n, int high, int low)
 {
     const bool none = weight_top[n] < 0x0d800000u;
     const float unit = none ? 0.0 : pow2(int(weight_top[n] >> 23) - 140);
     const float all = add_(mul_(float(high), 65536.0), float(low)); // the product is exact
-    leaf_o_at(leaf_number(t, n, leaf), dim).at[d] = none ? 0.0 : mul_(all, unit);
+    return none ? 0.0 : mul_(all, unit);
+}
+
+void write_sum(tile_of_queries t, int n, int leaf, int dim, int d, int high, int low)
+{
+    const uint64_t at = a.leaf_o + uint64_t(leaf_number(t, n, leaf) * int64_t(dim) * 4l);
+    LeafFloats(at).at[d] = sum_of_values(n, high, low);
+}
+
+float sum_of_weights(int n)
+{
+    return mul_(float(sum_weight[n]), 4.76837158203125e-07); // 2^-21
 }
 
 // Sums of a dim's values in pages [first, end) of the segment, of which one part of the threads has every step_-th: 16
@@ -253,6 +272,46 @@ void add_values(tile_of_queries t, kv_pages kv, int seg, int first, int end, int
     EACH_QUERY(TO_SUMS)
 }
 
+// Whether all other workgroups of a tile have written their leaves; the counter is then zero again.
+bool ends_last(int tile, int n)
+{
+    memoryBarrierBuffer();
+    barrier();
+    if (gl_LocalInvocationID.x == 0u) {
+        LeafInts ended = LeafInts(a.ended + uint64_t(tile) * 4ul);
+        is_last = atomicAdd(ended.at[0], 1) == n - 1;
+        if (is_last) ended.at[0] = 0;
+    }
+    barrier();
+    memoryBarrierBuffer();
+    return is_last;
+}
+
+// R x / n of the joined queries, as attn_int_join.comp has it, and their codes.
+void finish(tile_of_queries t, int dim)
+{
+    const int lanes = threads() / TILE, thread = int(gl_LocalInvocationID.x), n = thread / lanes, lane = thread % lanes;
+    const int group = a.to.a_group, first = head_of(t, n) * dim, groups = n * (MAX_DIM / 32);
+    const int64_t row = int64_t(row_of(t, n));
+    const float by = pow2(-findMSB(dim & -dim));
+    const bool quantised = a.to.q != 0ul, there = n < t.n_q;
+    begin_groups();
+    barrier();
+    rotate_queries(n, lane, lanes, dim);
+    for (int d = lane; d < dim && there; d += lanes) {
+        const float x = mul_(intBitsToFloat(query_bits(n, d)), by);
+        Floats(result_at(t, n, dim)).at[d] = x;
+        if (quantised) put_query(n, d, floatBitsToInt(x)), see_value(groups + d / group, x);
+    }
+    if (!quantised) return;
+    barrier();
+    for (int d = lane; d < dim && there; d += lanes)
+        write_code(a.to, row, first + d, groups + d / group, intBitsToFloat(query_bits(n, d)));
+    barrier();
+    for (int g = lane; g < dim / group && there; g += lanes)
+        write_group(a.to, row, first / group + g, group_top[groups + g], group_h[groups + g], group_q[groups + g]);
+}
+
 void main()
 {
     const int thread = int(gl_LocalInvocationID.x), parts = threads() / SEGMENT;
@@ -291,16 +350,24 @@ void main()
     if (APART || part == 0)
         for (int d = j; d < dim; d += SEGMENT) add_values(t, kv, item.y, first, end, d, part, APART ? parts : 1);
     barrier();
+    const bool joins = APART && a.ended != 0ul, alone = joins && t.n_seg == 1;
     if (APART)
         for (int i = thread; i < t.n_q * dim; i += threads()) {
             const int n = i / dim, d = i % dim, low = query_bits(n, d);
             if (seen[n].x >= seen[n].y) continue;
             const int high = high_sum[(n * MAX_DIM + d) / 4][d % 4] + (low >> 16);
-            write_sum(t, n, item.y - t.seg0, dim, d, high, low & 0xffff);
+            if (!alone) write_sum(t, n, item.y - t.seg0, dim, d, high, low & 0xffff);
+            else put_query(n, d, floatBitsToInt(div_(plus_zero(sum_of_values(n, high, low & 0xffff)), sum_of_weights(n))));
         }
-    if (thread < t.n_q && seen[thread].x < seen[thread].y) {
+    if (!alone && thread < t.n_q && seen[thread].x < seen[thread].y) {
         const uint64_t at = uint64_t(leaf_number(t, thread, item.y - t.seg0)) * 4ul;
-        Floats(a.leaf_l + at).at[0] = mul_(float(sum_weight[thread]), 4.76837158203125e-07); // 2^-21
-        Ints(a.leaf_m + at).at[0] = top_exponent[thread];
+        LeafFloats(a.leaf_l + at).at[0] = sum_of_weights(thread);
+        LeafInts(a.leaf_m + at).at[0] = top_exponent[thread];
     }
+    if (!joins) return;
+    if (!alone && !ends_last(item.x, t.n_seg)) return;
+    if (!alone)
+        for (int i = thread; i < t.n_q * dim; i += threads())
+            put_query(i / dim, i % dim, floatBitsToInt(joined(t, i / dim, dim, i % dim)));
+    finish(t, dim);
 }

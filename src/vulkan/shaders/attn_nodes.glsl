@@ -4,6 +4,10 @@ struct node {
     int m;
 };
 const int NODE_LEVELS = 20;
+#ifndef LEAF_FLOATS // or such that other workgroups write in the same launch
+#define LEAF_FLOATS Floats
+#define LEAF_INTS   Ints
+#endif
 
 node combined(node x, node y)
 {
@@ -16,7 +20,8 @@ node leaf_node(tile_of_queries t, int n, int leaf, int dim, int d)
 {
     const int64_t number = leaf_number(t, n, leaf);
     const uint64_t at = uint64_t(number) * 4ul;
-    return node(leaf_o_at(number, dim).at[d], Floats(a.leaf_l + at).at[0], Ints(a.leaf_m + at).at[0]);
+    const uint64_t o = a.leaf_o + uint64_t(number * int64_t(dim) * 4l);
+    return node(LEAF_FLOATS(o).at[d], LEAF_FLOATS(a.leaf_l + at).at[0], LEAF_INTS(a.leaf_m + at).at[0]);
 }
 
 // T over up to 8 leaves from `first` on, level by level, in registers.

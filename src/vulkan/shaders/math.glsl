@@ -58,7 +58,7 @@ float mul_(float a, float b)
 // fma without denormal operands and results, or where these do not matter.
 float normal_fma(float a, float b, float c)
 {
-#if EK_SOFT
+#if EK_SOFT || defined(EK_STAND_IN)
     return soft_fma(a, b, c);
 #else
     precise const float r = fma(a, b, c);
@@ -163,23 +163,39 @@ float slow_div(float a, float b)
     return nearest(sign, q, e, 2 * left - int(mb), left > 0);
 }
 
-// A quotient if an exact remainder proves that it is the nearest: r is below half a unit in q's last place, times b. With
-// exponents about 0 nothing is denormal; below a power of two the numbers are twice as dense. The device's own quotient
-// is often not the nearest, and one lane of a subgroup would send all into the slow path: it is corrected first.
+// The nearest quotient of positive numbers between 2^-50 and 2^50. The device's own is often not the nearest, and one lane
+// of a subgroup would send all into a slow path: an exact remainder says which neighbour is. r is within half a unit in
+// q's last place, times b; below a power of two the numbers are twice as dense. With such exponents nothing is denormal.
+float near_quotient(float a, float b)
+{
+#if EK_SOFT
+    return slow_div(a, b);
+#else
+    precise const float estimate = 1.0 / b;
+    const float inverse = normal_fma(normal_fma(-b, estimate, 1.0), estimate, estimate), near = mul_(a, inverse);
+    const float q = normal_fma(normal_fma(-near, b, a), inverse, near), r = normal_fma(-q, b, a);
+    const uint uq = u_(q), below = u_(r) >> 31, unit = u_(mul_(b, f_((uq & 0x7f800000u) - (24u << 23))));
+    const uint half_unit = (uq & 0x7fffffu) == 0u ? unit - (below << 23) : unit;
+    return f_((u_(r) & 0x7fffffffu) > half_unit ? uq + 1u - 2u * below : uq);
+#endif
+}
+
 float div_(float a, float b)
 {
 #if !EK_SOFT
     const uint ua = u_(a) & 0x7fffffffu, ub = u_(b) & 0x7fffffffu;
-    if (ua - 0x26800000u < 0x32000000u && ub - 0x26800000u < 0x32000000u) { // 2^-50 to 2^50
-        precise const float estimate = 1.0 / b;
-        const float inverse = normal_fma(normal_fma(-b, estimate, 1.0), estimate, estimate), near = mul_(a, inverse);
-        const float q = normal_fma(normal_fma(-near, b, a), inverse, near), r = normal_fma(-q, b, a);
-        const uint uq = u_(q) & 0x7fffffffu, unit = u_(mul_(f_(ub), f_((uq & 0x7f800000u) - (24u << 23))));
-        const uint ur = u_(r) & 0x7fffffffu;
-        if (ur == 0u || (ur < unit && (uq & 0x7fffffu) != 0u)) return q;
-    }
+    if (ua - 0x26800000u < 0x32000000u && ub - 0x26800000u < 0x32000000u) // 2^-50 to 2^50
+        return f_(u_(near_quotient(f_(ua), f_(ub))) | ((u_(a) ^ u_(b)) & 0x80000000u));
 #endif
     return slow_div(a, b);
+}
+
+// The nearest quotient of positive normal numbers, where it is normal itself: mantissas are divided.
+float normal_quotient(float a, float b)
+{
+    const uint ea = u_(a) & 0x7f800000u, eb = u_(b) & 0x7f800000u;
+    const float q = near_quotient(f_(u_(a) - ea + 0x3f800000u), f_(u_(b) - eb + 0x3f800000u));
+    return f_(u_(q) + ea - eb);
 }
 
 float slow_sqrt(float x)
@@ -202,18 +218,25 @@ float slow_sqrt(float x)
     return f_((uint(((e - (odd ? 128 : 127)) / 2) + 126) << 23) + r);
 }
 
-// The device's root, likewise: r = x - q q is within q times a unit in q's last place, and only the upper bound may be
-// reached.
+// The nearest root of a number between 2^-60 and 2^60, likewise: r = x - q q is within q times a unit in q's last place,
+// and only the upper bound may be reached.
+float near_root(float x)
+{
+#if EK_SOFT
+    return slow_sqrt(x);
+#else
+    precise const float near = sqrt(x), half_inverse = 0.5 / near;
+    const float q = normal_fma(normal_fma(-near, near, x), half_inverse, near), r = normal_fma(-q, q, x);
+    const uint uq = u_(q), ur = u_(r) & 0x7fffffffu, most = u_(mul_(q, f_((uq & 0x7f800000u) - (23u << 23))));
+    if (u_(r) >> 31 == 0u) return f_(ur > most ? uq + 1u : uq);
+    return f_(ur >= ((uq & 0x7fffffu) == 0u ? most - (1u << 23) : most) ? uq - 1u : uq);
+#endif
+}
+
 float sqrt_(float x)
 {
 #if !EK_SOFT
-    if (u_(x) - 0x21800000u < 0x3c000000u) {
-        precise const float near = sqrt(x), half_inverse = 0.5 / near;
-        const float q = normal_fma(normal_fma(-near, near, x), half_inverse, near);
-        const float r = normal_fma(-q, q, x), most = mul_(q, f_((u_(q) & 0x7f800000u) - (23u << 23)));
-        const int ur = order_of(r), um = order_of(most);
-        if (ur == 0 || (-um < ur && ur <= um && (u_(q) & 0x7fffffu) != 0u)) return q;
-    }
+    if (u_(x) - 0x21800000u < 0x3c000000u) return near_root(x);
 #endif
     return slow_sqrt(x);
 }
@@ -287,7 +310,9 @@ float tanh_(float x)
         p = normal_fma(p, z, -3.33332819422e-1);
         return normal_fma(mul_(p, z), x, x);
     }
-    return with_sign(sub_(1.0, div_(2.0, add_(exp_(mul_(2.0, a)), 1.0))), x);
+    int n; // at most 26: the power of e is normal
+    const float e = exp_split(mul_(2.0, a), n);
+    return with_sign(sub_(1.0, near_quotient(2.0, add_(f_(u_(e) + (uint(n) << 23)), 1.0))), x);
 }
 
 // If x x is denormal, t is x, and 1 + tanh is 1 in any case.
@@ -323,12 +348,10 @@ float ln_(float x)
 // binary16 and bf16 by integers, to nearest even
 float half_to_float(uint h)
 {
-    const uint sign = (h & 0x8000u) << 16, e = h >> 10 & 31u, m = h & 0x3ffu;
-    if (e == 31u) return f_(sign | 0x7f800000u | m << 13);
-    if (e != 0u) return f_(sign | (e + 112u) << 23 | m << 13);
-    if (m == 0u) return f_(sign);
-    const int top = findMSB(m);
-    return f_(sign | uint(top + 103) << 23 | (m << (23 - top) & 0x7fffffu));
+    const uint u = (h & 0x7fffu) << 13, e = u & 0x0f800000u;
+    const float small = sub_(f_(u + 0x38800000u), f_(0x38800000u)); // m 2^-24, of a mantissa behind 2^-14
+    const uint normal = u + (e == 0x0f800000u ? 0x70000000u : 0x38000000u);
+    return f_((e == 0u ? u_(small) : normal) | (h & 0x8000u) << 16);
 }
 
 float bf16_to_float(uint h)

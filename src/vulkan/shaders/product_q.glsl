@@ -9,9 +9,29 @@
 #include "linear_args.glsl"
 #include "dot.glsl"
 #include "jobs.glsl"
-layout(constant_id = 1) const int TILE = 4;
+layout(constant_id = 1) const int SPECIAL = 4; // the tile, and 256 times the form of the matrix
+const int TILE = SPECIAL & 255, FORM = SPECIAL >> 8;
 #include "tree.glsl"
 layout(local_size_x_id = 0) in;
+
+// What is known of the matrix and its rows: nothing; groups of 32 with binary16 scales; MLX's, groups of 64 with biases
+// (cuda/product/plain.c).
+const int ANY_FORM = 0, HALF_32 = 1, AFFINE_64 = 2;
+
+int group_of_acts()
+{
+    return FORM == HALF_32 ? 32 : FORM == AFFINE_64 ? 64 : args.a.x.a_group;
+}
+
+int group_shift()
+{
+    return FORM == HALF_32 ? 5 : FORM == AFFINE_64 ? 6 : args.a.group_shift;
+}
+
+bool is_biased()
+{
+    return FORM == AFFINE_64 || (FORM == ANY_FORM && args.a.biased != 0);
+}
 
 #include "unit.glsl"
 #include "scales.glsl"
@@ -54,8 +74,8 @@ void add_lane(inout pair_sums s, uvec4 w, uvec4 w2, uvec4 x)
 // No array stands here: one that a driver indexes by a variable lies in memory.
 void unit_values(int unit, int slot, int p, int row, int rows, bool care)
 {
-    const int a_group = args.a.x.a_group, each = UNIT / a_group, k = args.a.x.k, panel = int(gl_WorkGroupID.x);
-    const bool biased = args.a.biased != 0;
+    const int a_group = group_of_acts(), each = UNIT / a_group, k = args.a.x.k, panel = int(gl_WorkGroupID.x);
+    const bool biased = is_biased();
     Quads codes = Quads(unit_at(panel, unit) + uint64_t(p * 64));
     const uvec4 w0 = codes.at[0], w1 = codes.at[1], w2 = codes.at[2], w3 = codes.at[3];
 #if BITS == 8
@@ -88,7 +108,7 @@ void unit_values(int unit, int slot, int p, int row, int rows, bool care)
         Floats groups = Floats(record + uint64_t(args.a.x.groups[LIMBS - 1]));
         const int first = unit * each, at = slot * each * TILE * 16 + r * 16 + p, by = TILE * 16;
 #define VALUE(g, sb)                                                                 \
-    if (g < each && (first + g) * a_group < k) {                                     \
+    if (g < each && (FORM != ANY_FORM || (first + g) * a_group < k)) {               \
         const float x = biased ? groups.at[(first + g) * 2 + 1] : 0.0;               \
         value_at[at + g * by] = value_of(sb.xy, s.low[g], x, biased, care);          \
         value_at[at + g * by + 8] = value_of(sb.zw, s.high[g], x, biased, care);     \
@@ -134,26 +154,37 @@ float tree_of(int at, int n)
     return leaf_at[at];
 }
 
+float factor_of(int row, int group)
+{
+    return Floats(record_of(row) + uint64_t(args.a.x.groups[LIMBS - 1])).at[group * 2];
+}
+
 // Of the workgroup's outputs and rows, each by a thread of the first; `care`: with an fma that loses nothing.
 float run(int row, int rows, bool care)
 {
     const int thread = int(gl_LocalInvocationID.x), threads = int(gl_WorkGroupSize.x), k = args.a.x.k;
-    const int a_group = args.a.x.a_group, each = UNIT / a_group, in_leaf = LEAF / a_group;
+    const int a_group = group_of_acts(), each = UNIT / a_group, in_leaf = LEAF / a_group;
     const int at_once = LEAVES / (each * TILE), all = (k + LEAF - 1) / LEAF; // leaves
     const int groups = (k + a_group - 1) / a_group, units = (k + UNIT - 1) / UNIT;
     float y = 0.0;
     for (int leaf0 = 0; leaf0 < all; leaf0 += at_once) {
         const int n = min(at_once, all - leaf0), group0 = leaf0 * in_leaf, unit0 = leaf0 * (LEAF / UNIT);
-        for (int i = thread; i < n * in_leaf * TILE; i += threads) {
+        // Of one row a thread has one factor at most, which is asked for in front of all else and stored behind it.
+        const bool early = TILE == 1 && thread < n * in_leaf && group0 + thread < groups;
+        float x = 0.0;
+        if (early) x = factor_of(row, group0 + thread);
+        for (int i = thread; TILE > 1 && i < n * in_leaf * TILE; i += threads) {
             const int g = group0 + i / TILE, r = i % TILE;
             if (g >= groups || r >= rows) continue;
-            const float x = Floats(record_of(row + r) + uint64_t(args.a.x.groups[LIMBS - 1])).at[g * 2];
+            x = factor_of(row + r, g);
             factor_at[i] = x;
-            if (is_small(x)) careful = 1u;
+            met_small = met_small || is_small(x);
         }
         for (int slot = thread / 8; slot < n * (LEAF / UNIT) && unit0 + slot < units; slot += threads / 8)
             unit_values(unit0 + slot, slot, thread % 8, row, rows, care);
+        if (early) factor_at[thread] = x, met_small = met_small || is_small(x);
         barrier();
+        if (met_small) careful = 1u;
         for (int i = thread; i < n * TILE * 16; i += threads) {
             const int o = i % 16, r = i / 16 % TILE, from = i / 16 / TILE * in_leaf;
             if (r < rows) leaf_at[i] = chain(from, min(in_leaf, groups - group0 - from), r, o, care);
@@ -171,11 +202,9 @@ void main()
     const int thread = int(gl_LocalInvocationID.x);
     if (!open_work(TILE)) return;
     const int row = first_row, rows = min(TILE, end_row - row);
-    if (thread == 0) careful = 0u;
-    barrier();
+    if (thread == 0) careful = 0u; // what sets it is behind a barrier
     float y = run(row, rows, false);
 #if !EK_SOFT
-    barrier();
     if (careful != 0u) y = run(row, rows, true);
 #endif
     const int output_ = int(gl_WorkGroupID.x) * 16 + thread % 16;

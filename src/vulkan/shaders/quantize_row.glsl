@@ -1,6 +1,8 @@
-// A row in registers (row.glsl), quantised by the whole workgroup in groups of 32 or 64.
-const int GROUPS = PARTS * PART / 32;
-#include "group_codes.glsl"
+// A row in registers (row.glsl), quantised by the whole workgroup in groups of 16, 32 or 64. Four neighbours of a thread
+// lie in one group, and 4, 8 or 16 threads have a group.
+#include "codes.glsl"
+shared uvec4 top_at[ROW_THREADS / 4];  // of a thread's four
+shared ivec4 code_sum[ROW_THREADS / 2]; // their sums of high limbs and codes
 
 // Zeros behind the row.
 vec4 within(vec4 x, int at, int n)
@@ -8,18 +10,37 @@ vec4 within(vec4 x, int at, int n)
     return vec4(at < n ? x.x : 0.0, at + 1 < n ? x.y : 0.0, at + 2 < n ? x.z : 0.0, at + 3 < n ? x.w : 0.0);
 }
 
-// A thread's four neighbours lie in one group. A barrier lies behind begin_groups.
+uint largest(uvec4 a)
+{
+    return max(max(a.x, a.y), max(a.z, a.w));
+}
+
 void quantize_row(acts to, row_parts v, int n)
 {
-    const int group = to.a_group, groups = (n + group - 1) / group, end = groups * group;
+    const int group = to.a_group, end = (n + group - 1) / group * group, thread = int(gl_LocalInvocationIndex);
+    const int in_group = group / 4, head = thread & -in_group;
     const int64_t row = int64_t(ROW);
     EACH_PART {
-        v.p[k] = within(v.p[k], first_of(k), n);
-        if (first_of(k) < end) see_four(first_of(k) / group, v.p[k]);
+        const int at = first_of(k);
+        const vec4 x = within(v.p[k], at, n);
+        top_at[thread / 4][thread % 4] = top_of(x);
+        barrier();
+        uvec4 tops = top_at[head / 4];
+        if (in_group > 4) tops = max(tops, top_at[head / 4 + 1]);
+        if (in_group > 8) tops = max(tops, max(top_at[head / 4 + 2], top_at[head / 4 + 3]));
+        const uint top = largest(tops);
+        ivec2 sums = ivec2(0);
+        if (at < end) sums = write_four(to, row, at, top, x);
+        code_sum[thread / 2][thread % 2 * 2] = sums.x, code_sum[thread / 2][thread % 2 * 2 + 1] = sums.y;
+        barrier();
+        if (thread == head && at < end) {
+            ivec4 all = code_sum[thread / 2] + code_sum[thread / 2 + 1];
+            if (in_group > 4) all += code_sum[thread / 2 + 2] + code_sum[thread / 2 + 3];
+            if (in_group > 8) {
+                all += code_sum[thread / 2 + 4] + code_sum[thread / 2 + 5];
+                all += code_sum[thread / 2 + 6] + code_sum[thread / 2 + 7];
+            }
+            write_group(to, row, at / group, top, all.x + all.z, all.y + all.w);
+        }
     }
-    barrier();
-    EACH_PART
-        if (first_of(k) < end) write_four(to, row, first_of(k), first_of(k) / group, v.p[k]);
-    barrier();
-    write_groups(to, row, 0, groups);
 }

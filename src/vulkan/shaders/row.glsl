@@ -1,21 +1,20 @@
-// A row of up to 2,048 PARTS elements by a workgroup of 512 threads (ops/rows/rows.h): a thread has four neighbours of
-// each part of 2,048 elements. A workgroup alone on its multiprocessor waits for every line of instructions, so the code
-// is short: shaders of one part have no loops over parts, and each thread computes the numbers that all need.
-const int ROW_THREADS = 512, PART = 2048, ROW_BLOCKS = 32;
-#ifndef PARTS
-#define PARTS 4
-#endif
-#if PARTS == 1
-#define EACH_PART [[unroll]] for (int k = 0; k < 1; k++)
-#else
-#define EACH_PART [[dont_unroll]] for (int k = 0; k * PART < n; k++)
-#endif
+// A row of up to MAX_ROW elements by a workgroup of 512 or 1,024 threads (ops/rows/rows.h; both specialised by
+// vulkan/kernels.def): a thread has four neighbours of each part of as many elements. A workgroup alone on its
+// multiprocessor waits for every line of instructions, so the code that runs is short and lies together: rows with
+// anything unusual, such as numbers whose squares may be denormal, are begun again by code behind it (`care`). Each
+// thread computes the numbers that all need.
+layout(constant_id = 1) const int MAX_ROW = 8192;
+layout(local_size_x_id = 0) in;
+const int ROW_THREADS = 1024, ROW_BLOCKS = 32; // the most there are
+const int PART = 4 * int(gl_WorkGroupSize.x), PARTS = MAX_ROW / PART;
+#define EACH_PART [[unroll]] for (int k = 0; k < PARTS; k++) if (k == 0 || k * PART < n)
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Fours { vec4 at[]; };
-shared float part_at[PART];
+shared vec4 part_at[ROW_THREADS];
 shared vec4 lane_sum[ROW_BLOCKS * 4], block_sum[ROW_BLOCKS / 4];
+shared uint row_is_small; // 1: a square may be denormal
 
 struct row_parts {
-    vec4 p[PARTS];
+    vec4 p[4];
 };
 
 // The thread's first element in a part.
@@ -24,10 +23,19 @@ int first_of(int part)
     return part * PART + int(gl_LocalInvocationIndex) * 4;
 }
 
-vec4 four_at(uint64_t base, int at, int n)
+// Whether rows are whole fours at addresses for them, with n elements each.
+bool are_fours(uint64_t addresses, int64_t ld, int n)
 {
-    if (at + 4 <= n && (uint(base) & 15u) == 0u) return Fours(base).at[at / 4];
+    return ((uint(addresses) | uint(ld) << 2 | uint(n) << 2) & 15u) == 0u;
+}
+
+vec4 four_at(uint64_t base, int at, int n, bool care)
+{
     vec4 x = vec4(0.0);
+    if (!care) {
+        if (at < n) x = Fours(base).at[at / 4];
+        return x;
+    }
     if (at < n) x.x = Floats(base).at[at];
     if (at + 1 < n) x.y = Floats(base).at[at + 1];
     if (at + 2 < n) x.z = Floats(base).at[at + 2];
@@ -35,10 +43,10 @@ vec4 four_at(uint64_t base, int at, int n)
     return x;
 }
 
-void put_four(uint64_t base, int at, int n, vec4 x)
+void put_four(uint64_t base, int at, int n, vec4 x, bool care)
 {
-    if (at + 4 <= n && (uint(base) & 15u) == 0u) {
-        Fours(base).at[at / 4] = x;
+    if (!care) {
+        if (at < n) Fours(base).at[at / 4] = x;
         return;
     }
     if (at < n) Floats(base).at[at] = x.x;
@@ -57,16 +65,16 @@ vec4 mul4(vec4 a, vec4 b)
     return vec4(mul_(a.x, b.x), mul_(a.y, b.y), mul_(a.z, b.z), mul_(a.w, b.w));
 }
 
-row_parts load_row(uint64_t base, int n)
+row_parts load_row(uint64_t base, int n, bool care)
 {
     row_parts r;
-    EACH_PART r.p[k] = four_at(base, first_of(k), n);
+    EACH_PART r.p[k] = four_at(base, first_of(k), n, care);
     return r;
 }
 
-void store_row(uint64_t base, int n, row_parts r)
+void store_row(uint64_t base, int n, row_parts r, bool care)
 {
-    EACH_PART put_four(base, first_of(k), n, r.p[k]);
+    EACH_PART put_four(base, first_of(k), n, r.p[k], care);
 }
 
 // w (x f)
@@ -88,26 +96,42 @@ row_parts sum_of_rows(row_parts a, row_parts b, int n)
     return a;
 }
 
-// fma(w, x, sum)
-row_parts weighted(float w, row_parts x, row_parts sum, int n)
+// Below 0x3fffffff: one of them is not 0 and below 2^-63, so that its square, and the sum of what came so far, may be
+// denormal.
+uint smallest(vec4 x)
 {
-    EACH_PART
-        for (int i = 0; i < 4; i++) sum.p[k][i] = fma_(w, x.p[k][i], sum.p[k][i]);
+    const uint a = (u_(x.x) << 1) - 1u, b = (u_(x.y) << 1) - 1u, c = (u_(x.z) << 1) - 1u, d = (u_(x.w) << 1) - 1u;
+    return min(min(a, b), min(c, d));
+}
+
+// The chain of squares of a lane of a part: 16 elements, 16 apart; 0 where there is none changes nothing.
+float squares_of(int lane, bool care)
+{
+    const int from = lane / 16 * 64 + lane % 16 / 4, i = lane % 4;
+    float sum = 0.0, x;
+#if !EK_SOFT
+#define SQUARE(k) x = part_at[from + 4 * k][i], sum = normal_fma(x, x, sum);
+    if (!care) {
+        SQUARE(0) SQUARE(1) SQUARE(2) SQUARE(3) SQUARE(4) SQUARE(5) SQUARE(6) SQUARE(7)
+        SQUARE(8) SQUARE(9) SQUARE(10) SQUARE(11) SQUARE(12) SQUARE(13) SQUARE(14) SQUARE(15)
+        return sum;
+    }
+#endif
+    for (int k = 0; k < 16; k++) x = part_at[from + 4 * k][i], sum = fma_(x, x, sum);
     return sum;
 }
 
-#define SQUARES_OF part_at
-#include "squares.glsl"
-
 // Adds lanes' sums of a part, of which the thread has `mine`; elements after the row do not count.
-void add_part(int part, vec4 mine, int n)
+void add_part(int part, vec4 mine, int n, bool care)
 {
-    const int thread = int(gl_LocalInvocationIndex), at = first_of(part), lane = part * (PART / 16) + thread;
-    part_at[thread * 4] = at < n ? mine.x : 0.0, part_at[thread * 4 + 1] = at + 1 < n ? mine.y : 0.0;
-    part_at[thread * 4 + 2] = at + 2 < n ? mine.z : 0.0, part_at[thread * 4 + 3] = at + 3 < n ? mine.w : 0.0;
+    const int thread = int(gl_LocalInvocationIndex), at = first_of(part);
+    if (care) mine = vec4(at < n ? mine.x : 0.0, at + 1 < n ? mine.y : 0.0, at + 2 < n ? mine.z : 0.0,
+                          at + 3 < n ? mine.w : 0.0);
+    else if (smallest(mine) < 0x3fffffffu) row_is_small = 1u;
+    part_at[thread] = mine;
     barrier();
-    if (thread < PART / 16 && lane / 16 * 256 < n)
-        lane_sum[lane / 4][lane % 4] = squares_from(thread / 16 * 256 + thread % 16);
+    const int lane = part * (PART / 16) + thread;
+    if (thread < PART / 16 && lane / 16 * 256 < n) lane_sum[lane / 4][lane % 4] = squares_of(thread, care);
     barrier();
 }
 
@@ -118,11 +142,12 @@ float sum_of_blocks(int at)
     return add_(add_(add_(a.x, a.y), add_(a.z, a.w)), add_(add_(b.x, b.y), add_(b.z, b.w)));
 }
 
-// 1 / root mean square. A barrier lies between the last reads and what the next call writes.
-float factor_of(row_parts v, int n, float eps)
+// 1 / root mean square; `usual` becomes false where only care finds it. A barrier lies between the last reads and what
+// the next call writes.
+float factor_of(row_parts v, int n, float eps, bool care, inout bool usual)
 {
     const int thread = int(gl_LocalInvocationIndex), blocks = (n + 255) / 256;
-    EACH_PART add_part(k, v.p[k], n);
+    EACH_PART add_part(k, v.p[k], n, care);
     if (thread < ROW_BLOCKS) { // 16 lanes, 8, 4, 2 and 1 apart
         const vec4 of_4 = add4(add4(lane_sum[thread * 4], lane_sum[thread * 4 + 2]),
                                add4(lane_sum[thread * 4 + 1], lane_sum[thread * 4 + 3]));
@@ -130,9 +155,16 @@ float factor_of(row_parts v, int n, float eps)
     }
     barrier();
     float sum = sum_of_blocks(0);
-#if PARTS > 1
-    if (blocks > 8) sum = add_(sum, sum_of_blocks(8));
-    if (blocks > 16) sum = add_(sum, add_(sum_of_blocks(16), sum_of_blocks(24)));
-#endif
-    return div_(1.0, sqrt_(add_(div_(sum, float(n)), eps)));
+    if (MAX_ROW > 2048) sum = add_(sum, sum_of_blocks(8));
+    if (MAX_ROW > 4096) sum = add_(sum, add_(sum_of_blocks(16), sum_of_blocks(24)));
+    if (care) return div_(1.0, sqrt_(add_(div_(sum, float(n)), eps)));
+    const bool near = u_(sum) - 0x2b800000u < 0x2d000000u && u_(eps) < 0x58800000u; // 2^-40 to 2^50
+    usual = usual && near && row_is_small == 0u;
+    return near_quotient(1.0, near_root(add_(near_quotient(sum, float(n)), eps)));
+}
+
+// In front of the first factor_of, with a barrier behind.
+void begin_row()
+{
+    if (gl_LocalInvocationIndex == 0u) row_is_small = 0u;
 }

@@ -1,6 +1,7 @@
 // Scales of few rows' weights, and what makes a workgroup begin again: where no scale of weights or rows is below 2^-40
 // but 0, all that a chain holds is a multiple of 2^-126, and none of it denormal.
 shared uint careful; // 1: one was met
+bool met_small = false; // by this thread
 
 bool is_small(float x)
 {
@@ -10,16 +11,17 @@ bool is_small(float x)
 
 float narrow_scale(uint u)
 {
-    return args.a.f16_scales != 0 ? half_to_float(u) : bf16_to_float(u);
+    return FORM == HALF_32 || (FORM == ANY_FORM && args.a.f16_scales != 0) ? half_to_float(u) : bf16_to_float(u);
 }
 
 // s and b' of output p, then of output p + 8, in group g of a unit.
 vec4 scales_of(int panel, int unit, int g, int p, bool care)
 {
-    const bool biased = args.a.biased != 0, wide = args.a.f32_scales != 0;
-    const int k = args.a.x.k, group = min(unit * UNIT + g * args.a.x.a_group, k - 1) >> args.a.group_shift;
+    const bool biased = is_biased(), wide = FORM == ANY_FORM && args.a.f32_scales != 0;
+    const int k = args.a.x.k, shift = group_shift(), first = unit * UNIT + g * group_of_acts();
+    const int group = (FORM == ANY_FORM ? min(first, k - 1) : first) >> shift;
     const int bytes = (wide ? 8 : 4) * (biased ? 2 : 1); // of both outputs
-    const int64_t at = (int64_t(panel) * int64_t(k >> args.a.group_shift) + int64_t(group)) * 8l + int64_t(p);
+    const int64_t at = (int64_t(panel) * int64_t(k >> shift) + int64_t(group)) * 8l + int64_t(p);
     const uint64_t from = scales_at + uint64_t(at) * uint64_t(bytes);
     vec4 x = vec4(0.0); // s, b, s, b
     if (wide && biased) {
@@ -43,7 +45,7 @@ vec4 scales_of(int panel, int unit, int g, int p, bool care)
 #endif
         small = small || is_small(x.y) || is_small(x.w);
     }
-    if (small) careful = 1u;
+    met_small = met_small || small;
     return x;
 }
 

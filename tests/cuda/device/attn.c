@@ -269,6 +269,16 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  : join   ? ", joined"
                           : "");
         }
+        if (ek_cuda_attn_few_joins(tile, shape->v_format, ek_cuda_chip_of(d->c))) {
+            c.a.ended = c.ended;
+            must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
+            for (int again = 0; again < 2; again++) call_run(d, &k, &c); /* the counters are zero again */
+            same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,
+                 "attention %s:%s, %d on %d heads of %d, %d keys, tile %d, garbage %d, joined by the last workgroup",
+                 ek_kv_format_name(shape->k_format), ek_kv_format_name(shape->v_format), shape->n_heads,
+                 shape->n_kv_heads, shape->head_dim, n_keys, tile, garbage);
+            c.a.ended = 0;
+        }
         for (int part = 0; part < 3 && of_prompt(d, tile) && ek_kv_rotated(shape->v_format); part++) {
             call_cut(&c, d, part, (int)k.blocks);
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));

@@ -49,6 +49,55 @@ static void test_route(dev *d, int n)
     free(route), free(scale);
 }
 
+/* Both by one kernel, which has pairs of an expert in their order. */
+static void test_choose(dev *d, int n, int rows, int tile)
+{
+    const int pairs = rows * TOP;
+    float *route = uniforms((size_t)(rows * n), 15, 9), *scale = uniforms((size_t)n, 16, 2), weight[PAIRS];
+    int32_t id[PAIRS], row_pair[PAIRS], pair_row[PAIRS], n_jobs = 0;
+    ek_cuda_job job[PAIRS];
+    for (int i = 0; i < n; i++) route[i] = (float)(i % 3);
+    if (rows > 1)
+        for (int i = 0; i < n; i++) route[n + i] = i % 7 ? -INFINITY : route[n];
+    if (rows > 2) route[2 * n + 1] = NAN;
+    const size_t bytes = sizeof(int32_t) * (size_t)pairs;
+    const ek_cuda_choose_args a = {.route = up(d, route, sizeof *route * (size_t)(rows * n)),
+                                   .expert_scale = up(d, scale, sizeof *scale * (size_t)n),
+                                   .weight = up(d, NULL, bytes),
+                                   .pair_row = up(d, NULL, bytes),
+                                   .row_pair = up(d, NULL, bytes),
+                                   .jobs = up(d, NULL, sizeof job),
+                                   .n_jobs = up(d, NULL, sizeof n_jobs),
+                                   .ld = n,
+                                   .n_experts = n,
+                                   .top_k = TOP,
+                                   .rows = rows,
+                                   .tile = tile};
+    const ek_cuda_kernel kernel = find(d, "ek_choose", 0);
+    launch(d, &kernel, (ek_cuda_grid){.x = 1, .threads = 256}, &a);
+    for (int r = 0; r < rows; r++) choose(route + r * n, n, scale, id + r * TOP, weight + r * TOP);
+    for (int i = 0; i < pairs; i++) {
+        int at = 0;
+        for (int j = 0; j < pairs; j++) at += id[j] < id[i] || (id[j] == id[i] && j < i);
+        row_pair[i] = at, pair_row[at] = i / TOP;
+    }
+    for (int e = 0, first = 0, count; e < n; e++, first += count) {
+        count = 0;
+        for (int i = 0; i < pairs; i++) count += id[i] == e;
+        for (int i = 0; i < count; i += tile)
+            job[n_jobs++] = (ek_cuda_job){e, first + i, count - i < tile ? count - i : tile, 0};
+    }
+    same(d, weight, down(d, a.weight, bytes), bytes, true, "weights of %d of %d experts", rows, n);
+    same(d, pair_row, down(d, a.pair_row, bytes), bytes, false, "rows of pairs, %d of %d experts", rows, n);
+    same(d, row_pair, down(d, a.row_pair, bytes), bytes, false, "pairs of rows, %d of %d experts", rows, n);
+    same(d, &n_jobs, down(d, a.n_jobs, sizeof n_jobs), sizeof n_jobs, false, "number of jobs, %d of %d", rows, n);
+    const size_t all = sizeof *job * (size_t)n_jobs;
+    same(d, job, down(d, a.jobs, all), all, false, "jobs of %d, %d of %d experts", tile, rows, n);
+    drop(d, a.route), drop(d, a.expert_scale), drop(d, a.weight), drop(d, a.pair_row), drop(d, a.row_pair);
+    drop(d, a.jobs), drop(d, a.n_jobs);
+    free(route), free(scale);
+}
+
 /* Each pair has a place of its own beside the others of its expert, and is in one job. */
 static void test_group(dev *d, int n, int tile)
 {
@@ -260,11 +309,14 @@ void test_pass_experts(dev *d)
     for (int tile = 1; tile <= 64; tile *= 4) test_group(d, 128, tile), test_group(d, 5, tile);
     test_ends(d, 256), test_ends(d, 2816);
     if (!ek_cuda_chip_of(d->c)->plain) return; /* others' products: jobs.c, experts.c */
+    for (int rows = 1; rows <= EK_CUDA_CHOOSE_ROWS; rows++)
+        test_choose(d, 128, rows, rows % 3 ? 1 : 4), test_choose(d, 9, rows, 1 + rows % 4);
     for (int limbs = 1; limbs <= 2; limbs++)
-        for (int tile = 4; tile <= 64; tile *= 4) {
+        for (int tile = 1; tile <= 64; tile *= 4) {
             test_products(d, (shape){70, 704, 4, 64, 64, limbs, EK_BF16, true}, tile);
             test_products(d, (shape){40, 1408, 8, 32, 32, limbs, EK_F32, false}, tile);
         }
+    for (int tile = 1; tile <= 4; tile *= 4) test_products(d, (shape){70, 704, 4, 32, 32, 1, EK_F16, false}, tile);
     test_products(d, (shape){70, 300, 0, 0, 0, 0, EK_F32, false}, 8);
     test_products(d, (shape){70, 300, 0, 0, 0, 0, EK_F16, false}, 8);
     test_products(d, (shape){70, 300, 0, 0, 0, 0, EK_BF16, false}, 8);
