@@ -52,6 +52,16 @@ ek_vulkan_use ek_vulkan_use_products(const void *args, const uint32_t grid[3])
                                     both(both(jobs, span(a->n_jobs, 4)), span(a->index, 4 * rows))}};
 }
 
+ek_vulkan_use ek_vulkan_use_gated(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_warp_args *a = args;
+    const int64_t rows = grid[1];
+    const ek_vulkan_span jobs = both(span(a->jobs, (int64_t)sizeof(ek_cuda_job) * rows), span(a->n_jobs, 4));
+    return (ek_vulkan_use){.write = {span(a->to.q, rows * a->to.ldq)},
+                           .read = {span(a->a.x.q, rows * a->a.x.ldq), both(jobs, span(a->index, 4 * rows)),
+                                    span(a->u, 4 * rows * a->ldu)}};
+}
+
 ek_vulkan_use ek_vulkan_use_gate(const void *args, const uint32_t grid[3])
 {
     const ek_cuda_gate_args *a = args;

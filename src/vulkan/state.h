@@ -268,6 +268,7 @@ ek_vulkan_use ek_vulkan_use_product(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_heads(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_store(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_products(const void *args, const uint32_t grid[3]);
+ek_vulkan_use ek_vulkan_use_gated(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_gate(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_choose(const void *args, const uint32_t grid[3]);
 /* Whether a launch need not wait for the launches since shaders last waited; adds its use to the record. */

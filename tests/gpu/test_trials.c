@@ -169,6 +169,7 @@ static void run_steps(ek_gpu *g, const ek_model *m)
 
 static const gpu_shape shapes[] = {
     {"q4_0", "e2b", 8, "q4_0", "q6_k", EK_KV_F16, 0, 16, false, 1},
+    {"q8_0", "e2b", 8, "q8_0", NULL, EK_KV_I12, 0, 16, false, 0},
     {"q4.64", "e2b", 8, "q4.64", NULL, EK_KV_I12, 0, 16, false, 64},
     {"q8.64, on the host", "e4b", 8, "q8.64", NULL, EK_KV_Q8, 0, 16, true, 0},
     {"nvfp4", "e2b", 8, "nvfp4", NULL, EK_KV_I8, 0, 16, false, 0},
@@ -176,6 +177,7 @@ static const gpu_shape shapes[] = {
     {"f16", "e2b", 8, "f16", NULL, EK_KV_F32, 0, 16, false, 0},
     {"q4.64, start", "12b", 6, "q4.64", NULL, EK_KV_Q4, 256, 16, false, 0},
     {"31b", "31b", 6, "q4_0", "q8_0", EK_KV_I16, 0, 16, false, 0},
+    {"31b q6_k", "31b", 6, "q4_0", "q6_k", EK_KV_I12, 0, 16, false, 0},
     {"31b q4.64", "31b", 6, "q4.64", NULL, EK_KV_I12, 0, 16, false, 0},
     {"31b q8.64", "31b", 6, "q8.64", NULL, EK_KV_I12, 0, 16, false, 0},
     {"experts q4.64", "26b", 6, "q4.64", NULL, EK_KV_I12, 0, 16, false, 0},

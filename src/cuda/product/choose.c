@@ -110,7 +110,7 @@ bool ek_cuda_jobs_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, 
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, const ek_cuda_chip *chip)
 {
-    if (chip->plain) return false;
+    if (chip->plain) return ek_cuda_plain_gated_plan(out, l, rows, jobs, gate, next);
     if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && mid_may(l, rows) && l->n % 64 == 0 && next->units &&
         next->a_group == l->a_group) {
         double us = 0;

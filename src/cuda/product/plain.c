@@ -15,15 +15,19 @@ static int threads_of(const ek_cuda_linear *l, int max_threads)
     return threads;
 }
 
-/* Shaders that know the form of the matrix have less to do; they are of nibbles and one limb. */
-static const char *form_of(const ek_cuda_linear *l)
+/* Shaders that know the form of the matrix have less to do: of nibbles and one limb, and of bytes and two. sixteen:
+ * groups of 16, too.
+ */
+static const char *form_of(const ek_cuda_linear *l, bool sixteen)
 {
-    if (l->limbs != 1 || l->bits != 4) return "";
+    if (l->limbs != l->bits / 4) return "";
+    if (sixteen && l->bits == 8 && l->group == 16 && l->a_group == 16 && l->f32_scales && !l->biased && l->k % 64 == 0)
+        return "_float_16";
     return ek_cuda_half_32(l) ? "_half_32" : ek_cuda_affine_64(l) ? "_affine_64" : "";
 }
 
 /* A block of threads for each panel and tile of rows; for floats, for each row. */
-static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int max_threads)
+static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int max_threads, const char *form)
 {
     ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels,
                                   .y = (unsigned)(l->units ? (rows + TILE - 1) / TILE : rows),
@@ -31,15 +35,15 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
     const char *const floats = l->form == EK_W_F32 ? "f32" : l->form == EK_W_F16 ? "f16" : "bf16";
     if (l->units && rows == 1)
         snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d%s", family, l->bits, l->limbs,
-                 threads_of(l, max_threads), form_of(l));
-    else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d%s", family, l->bits, l->limbs, form_of(l));
+                 threads_of(l, max_threads), form);
+    else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d%s", family, l->bits, l->limbs, form);
     else snprintf(p.name, sizeof p.name, "%s_plain_%s", family, floats);
     return p;
 }
 
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    ek_cuda_product p = plan("ek_product", l, rows, 1024);
+    ek_cuda_product p = plan("ek_product", l, rows, 1024, form_of(l, true));
     if (!l->units || rows < (l->n_panels > EK_CUDA_NARROW ? chip->us->plain.wide : chip->us->plain.narrow)) return p;
     const bool sixteen = l->a_group == 16, small = l->k > MANY_LEAVES * LEAF || (sixteen && l->bits != 8),
                coop = !small && !sixteen && chip->matrices;
@@ -54,7 +58,20 @@ ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_c
 
 ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices)
 {
-    ek_cuda_product p = plan("ek_products", l, rows, 512);
+    ek_cuda_product p = plan("ek_products", l, rows, 512, form_of(l, false));
     p.grid.y *= (unsigned)jobs, p.grid.z = (unsigned)matrices;
     return p;
+}
+
+bool ek_cuda_plain_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                              const ek_cuda_linear *next)
+{
+    const char *const form = form_of(l, false);
+    if (rows > 1 || !form[0] || !next->units || next->a_group != l->a_group || l->n % l->a_group) return false;
+    if (gate == EK_CUDA_GATE_ROW && l->bits == 4) return false; /* no such matrix is published */
+    *out = (ek_cuda_product){
+        .grid = {.x = (unsigned)(l->n / next->a_group), .y = jobs ? (unsigned)jobs : 1, .threads = 512}};
+    snprintf(out->name, sizeof out->name, "ek_gated_plain_q%d_l%d%s_m%d", l->bits, l->limbs, form,
+             gate == EK_CUDA_GATE_MATRIX ? 2 : 1);
+    return true;
 }

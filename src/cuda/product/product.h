@@ -54,6 +54,9 @@ ek_cuda_product ek_cuda_floats_plan_many(const ek_cuda_linear *l, int rows, int 
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 /* For experts: jobs of up to `rows` rows, one or two matrices. */
 ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices);
+/* With a gate, of one row or jobs of one: false for matrices that no kernel knows, and for groups of 16 behind them. */
+bool ek_cuda_plain_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                              const ek_cuda_linear *next);
 
 /* --- formats for which kernels of products are compiled, and their names --- */
 

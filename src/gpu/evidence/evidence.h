@@ -47,6 +47,7 @@ ek_err ek_trial_rows(ek_trial *t);
 ek_err ek_trial_attention(ek_trial *t);
 ek_err ek_trial_draws(ek_trial *t);
 ek_err ek_trial_experts(ek_trial *t);
+ek_err ek_trial_gated(ek_trial *t);
 ek_err ek_trial_drafts(ek_trial *t);
 
 /* The distinct matrices of m, *n in number, at most EK_TRIAL_MATRICES: either those that all rows read, or those of
@@ -54,7 +55,7 @@ ek_err ek_trial_drafts(ek_trial *t);
 enum { EK_TRIAL_MATRICES = 64 };
 void ek_trial_matrices(const ek_linear *out[EK_TRIAL_MATRICES], int *n, const ek_model *m, bool experts);
 /* Makes *w a matrix like `of` with EK_TRIAL_OUTPUTS outputs, random codes and hard scales; ek_trial_drop frees it. */
-enum { EK_TRIAL_PANELS = 2, EK_TRIAL_OUTPUTS = EK_TRIAL_PANELS * EK_PANEL };
+enum { EK_TRIAL_PANELS = 4, EK_TRIAL_OUTPUTS = EK_TRIAL_PANELS * EK_PANEL };
 ek_err ek_trial_matrix(ek_linear *w, const ek_linear *of, uint64_t seed);
 void ek_trial_drop(ek_linear *w);
 /* w on the device at `to`, with layout l. */

@@ -40,8 +40,8 @@ void ek_gpu_evidence_needs(ek_buf *out, const ek_model *m)
 
 ek_err ek_trial_all(ek_trial *t)
 {
-    static ek_err (*const all[])(ek_trial *) = {ek_trial_rows,      ek_trial_draws,   ek_trial_products,
-                                                ek_trial_attention, ek_trial_experts, ek_trial_drafts};
+    static ek_err (*const all[])(ek_trial *) = {ek_trial_rows,    ek_trial_draws, ek_trial_products, ek_trial_attention,
+                                                ek_trial_experts, ek_trial_gated, ek_trial_drafts};
     ek_gpu *const g = t->g;
     t->room = EK_TRIAL_ROOM;
     EK_TRY(ek_cuda_enter(g->c));

@@ -329,9 +329,13 @@ static void write_plain(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], cons
     const ek_gpu_layer *l = &x->g->w.layer[i];
     const ek_config *c = &x->g->m->config;
     const int inter = c->layer[i].intermediate_size;
-    ek_gpu_project_two(w, &l->gate, &l->up, &in[0], x->buf.gate, x->buf.up, inter);
+    const ek_gpu_gating g = {.gate = &l->gate, .upper = &l->up, .next = &l->down, .tile = n};
+    const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
+    ek_gpu_input gated;
+    if (by.by == EK_GPU_GATE_FEW) gated = ek_gpu_write_gated(w, &by, &g, (ek_cuda_warp_args){0}, &in[0], n);
+    else ek_gpu_project_two(w, &l->gate, &l->up, &in[0], x->buf.gate, x->buf.up, inter);
     ek_gpu_project(w, &l->router, &in[1], x->experts.route, c->n_experts);
-    ek_gpu_input gated = ek_gpu_gate(w, x->buf.gate, x->buf.up, inter, inter, n, inter, &l->down);
+    if (by.by != EK_GPU_GATE_FEW) gated = ek_gpu_gate(w, x->buf.gate, x->buf.up, inter, inter, n, inter, &l->down);
     ek_gpu_write_route(w, l, n, all);
     ek_gpu_project(w, &l->down, &gated, x->buf.y, c->hidden_size);
     write_experts(w, l, in[2], n, *all);

@@ -51,14 +51,36 @@ void put_query(int n, int d, int bits)
     query[(n * MAX_DIM + d) / 4][d % 4] = bits;
 }
 
+float query_value(int n, int d)
+{
+    return intBitsToFloat(query_bits(n, d));
+}
+
+void put_value(int n, int d, float x)
+{
+    put_query(n, d, floatBitsToInt(x));
+}
+
+// Two levels at once, for each has a barrier behind it; the first of an odd number alone.
 void rotate_queries(int n, int lane, int lanes, int dim)
 {
-    const int block = dim & -dim;
-    for (int h = 1; h < block; h *= 2) {
+    const int levels = findMSB(dim & -dim);
+    if (levels % 2 == 1) {
         for (int i = lane; i < dim / 2; i += lanes) {
-            const int at = i / h * 2 * h + i % h;
-            const float x = intBitsToFloat(query_bits(n, at)), y = intBitsToFloat(query_bits(n, at + h));
-            put_query(n, at, floatBitsToInt(add_(x, y))), put_query(n, at + h, floatBitsToInt(sub_(x, y)));
+            const float x = query_value(n, 2 * i), y = query_value(n, 2 * i + 1);
+            put_value(n, 2 * i, add_(x, y)), put_value(n, 2 * i + 1, sub_(x, y));
+        }
+        barrier();
+    }
+    [[dont_unroll]] for (int level = levels % 2; level < levels; level += 2) {
+        const int h = 1 << level;
+        for (int i = lane; i < dim / 4; i += lanes) {
+            const int at = (i >> level << level + 2) + (i & h - 1);
+            const float x = query_value(n, at), y = query_value(n, at + h);
+            const float z = query_value(n, at + 2 * h), w = query_value(n, at + 3 * h);
+            const float s = add_(x, y), t = sub_(x, y), u = add_(z, w), v = sub_(z, w);
+            put_value(n, at, add_(s, u)), put_value(n, at + h, add_(t, v));
+            put_value(n, at + 2 * h, sub_(s, u)), put_value(n, at + 3 * h, sub_(t, v));
         }
         barrier();
     }

@@ -2,30 +2,40 @@
 // activation: 16 outputs and a tile of rows. A thread computes the values t of two outputs and a unit of 64 inputs, for
 // all rows; then a thread the chain over them of an output, row and leaf. Any number of threads of a multiple of 8 does
 // (specialised by vulkan/kernels.def). grid (panels, ceil(rows / TILE)); of experts (EXPERTS)
-// (panels, jobs ceil(rows of a job / TILE), matrices)
+// (panels, jobs ceil(rows of a job / TILE), matrices); with a gate (GATED) (groups of its outputs, rows or jobs of one)
 //
-// Chains take the device's fma as it is, and a workgroup that meets a small scale begins again (scales.glsl).
+// Chains take the device's fma as it is. A workgroup that meets a small scale (scales.glsl) computes its outputs again,
+// by code that is short and slow: what is rarely used would take registers that leave one workgroup to a multiprocessor.
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "dot.glsl"
 #include "jobs.glsl"
-layout(constant_id = 1) const int SPECIAL = 4; // the tile, and 256 times the form of the matrix
-const int TILE = SPECIAL & 255, FORM = SPECIAL >> 8;
+// The tile; 256 times the form of the matrix; with a gate (GATED) 4,096 times its panels, of each of its matrices if
+// there are two (65,536).
+layout(constant_id = 1) const int SPECIAL = 4;
+const int TILE = SPECIAL & 255, FORM = SPECIAL >> 8 & 15;
+#ifdef GATED
+const int OWN_PANELS = SPECIAL >> 12 & 15, PANELS = OWN_PANELS * (1 + (SPECIAL >> 16));
+#else
+const int OWN_PANELS = 1, PANELS = 1;
+#endif
+const int WIDTH = 16 * PANELS; // outputs
+#define TREE_WIDTH (WIDTH * TILE)
 #include "tree.glsl"
 layout(local_size_x_id = 0) in;
 
-// What is known of the matrix and its rows: nothing; groups of 32 with binary16 scales; MLX's, groups of 64 with biases
-// (cuda/product/plain.c).
-const int ANY_FORM = 0, HALF_32 = 1, AFFINE_64 = 2;
+// What is known of the matrix and its rows: nothing; groups of 32 with binary16 scales; MLX's, groups of 64 with biases;
+// groups of 16 with scales of 32 bits (cuda/product/plain.c).
+const int ANY_FORM = 0, HALF_32 = 1, AFFINE_64 = 2, FLOAT_16 = 3;
 
 int group_of_acts()
 {
-    return FORM == HALF_32 ? 32 : FORM == AFFINE_64 ? 64 : args.a.x.a_group;
+    return FORM == HALF_32 ? 32 : FORM == AFFINE_64 ? 64 : FORM == FLOAT_16 ? 16 : args.a.x.a_group;
 }
 
 int group_shift()
 {
-    return FORM == HALF_32 ? 5 : FORM == AFFINE_64 ? 6 : args.a.group_shift;
+    return FORM == HALF_32 ? 5 : FORM == AFFINE_64 ? 6 : FORM == FLOAT_16 ? 4 : args.a.group_shift;
 }
 
 bool is_biased()
@@ -34,10 +44,11 @@ bool is_biased()
 }
 
 #include "unit.glsl"
+#include "element.glsl"
 #include "scales.glsl"
 
 const int VALUES = 4096, FACTORS = VALUES / 16, LEAVES = 16;
-shared float value_at[VALUES];    // t of groups in order, TILE rows of 16 outputs each
+shared float value_at[VALUES];    // t of groups in order, TILE rows of WIDTH outputs each
 shared float factor_at[FACTORS];  // sx of groups in order, TILE rows each
 shared float leaf_at[FACTORS];
 
@@ -71,10 +82,22 @@ void add_lane(inout pair_sums s, uvec4 w, uvec4 w2, uvec4 x)
 #define SECOND(w) uvec4(0)
 #endif
 
-// No array stands here: one that a driver indexes by a variable lies in memory.
-void unit_values(int unit, int slot, int p, int row, int rows, bool care)
+// The panel of panel q of the workgroup; with two matrices, codes_at and scales_at become those of its own.
+int open_panel(int q)
 {
-    const int a_group = group_of_acts(), each = UNIT / a_group, k = args.a.x.k, panel = int(gl_WorkGroupID.x);
+#ifdef GATED
+    open_matrix(q >= OWN_PANELS);
+#endif
+    return int(gl_WorkGroupID.x) * OWN_PANELS + q % OWN_PANELS;
+}
+
+// No array stands here: one that a driver indexes by a variable lies in memory.
+void unit_values(int unit, int slot, int q, int p, int row, int rows)
+{
+    const int a_group = group_of_acts(), each = UNIT / a_group, k = args.a.x.k, panel = open_panel(q);
+#ifdef GATED
+    if (panel * 16 >= args.a.n) return;
+#endif
     const bool biased = is_biased();
     Quads codes = Quads(unit_at(panel, unit) + uint64_t(p * 64));
     const uvec4 w0 = codes.at[0], w1 = codes.at[1], w2 = codes.at[2], w3 = codes.at[3];
@@ -82,10 +105,10 @@ void unit_values(int unit, int slot, int p, int row, int rows, bool care)
     const uvec4 w4 = codes.at[32], w5 = codes.at[33], w6 = codes.at[34], w7 = codes.at[35];
 #endif
 #if !EK_SOFT
-    const vec4 sb0 = scales_of(panel, unit, 0, p, care);
+    const vec4 sb0 = scales_of(panel, unit, 0, p, false);
     vec4 sb1 = vec4(0.0), sb2 = vec4(0.0), sb3 = vec4(0.0);
-    if (each > 1) sb1 = scales_of(panel, unit, 1, p, care);
-    if (each > 2) sb2 = scales_of(panel, unit, 2, p, care), sb3 = scales_of(panel, unit, 3, p, care);
+    if (each > 1) sb1 = scales_of(panel, unit, 1, p, false);
+    if (each > 2) sb2 = scales_of(panel, unit, 2, p, false), sb3 = scales_of(panel, unit, 3, p, false);
 #endif
     for (int r = 0; r < rows; r++) {
         const uint64_t record = record_of(row + r);
@@ -106,12 +129,12 @@ void unit_values(int unit, int slot, int p, int row, int rows, bool care)
         }
         s.low = sums_of_groups(s.low, a_group), s.high = sums_of_groups(s.high, a_group);
         Floats groups = Floats(record + uint64_t(args.a.x.groups[LIMBS - 1]));
-        const int first = unit * each, at = slot * each * TILE * 16 + r * 16 + p, by = TILE * 16;
+        const int first = unit * each, at = slot * each * TILE * WIDTH + r * WIDTH + q * 16 + p, by = TILE * WIDTH;
 #define VALUE(g, sb)                                                                 \
     if (g < each && (FORM != ANY_FORM || (first + g) * a_group < k)) {               \
         const float x = biased ? groups.at[(first + g) * 2 + 1] : 0.0;               \
-        value_at[at + g * by] = value_of(sb.xy, s.low[g], x, biased, care);          \
-        value_at[at + g * by + 8] = value_of(sb.zw, s.high[g], x, biased, care);     \
+        value_at[at + g * by] = value_of(sb.xy, s.low[g], x, biased, false);         \
+        value_at[at + g * by + 8] = value_of(sb.zw, s.high[g], x, biased, false);    \
     }
 #if EK_SOFT // once, for an fma is long
         for (int g = 0; g < each; g++) {
@@ -130,18 +153,17 @@ void unit_values(int unit, int slot, int p, int row, int rows, bool care)
 }
 
 // A leaf's chain over n groups from group `from` on.
-float chain(int from, int n, int r, int o, bool care)
+float chain(int from, int n, int r, int o)
 {
     float sum = 0.0;
-    int at = (from * TILE + r) * 16 + o, x = from * TILE + r, g = 0;
+    int at = (from * TILE + r) * WIDTH + o, x = from * TILE + r, g = 0;
 #if !EK_SOFT
-#define LINK(i) sum = normal_fma(value_at[at + i * TILE * 16], factor_at[x + i * TILE], sum);
-    if (!care)
-        for (; g + 8 <= n; g += 8, at += 8 * TILE * 16, x += 8 * TILE) {
-            LINK(0) LINK(1) LINK(2) LINK(3) LINK(4) LINK(5) LINK(6) LINK(7)
-        }
+#define LINK(i) sum = normal_fma(value_at[at + i * TILE * WIDTH], factor_at[x + i * TILE], sum);
+    for (; g + 8 <= n; g += 8, at += 8 * TILE * WIDTH, x += 8 * TILE) {
+        LINK(0) LINK(1) LINK(2) LINK(3) LINK(4) LINK(5) LINK(6) LINK(7)
+    }
 #endif
-    for (; g < n; g++, at += TILE * 16, x += TILE) sum = fma_(value_at[at], factor_at[x], sum);
+    for (; g < n; g++, at += TILE * WIDTH, x += TILE) sum = normal_fma(value_at[at], factor_at[x], sum);
     return sum;
 }
 
@@ -150,7 +172,7 @@ float tree_of(int at, int n)
 {
     for (int apart = 1; apart < n; apart *= 2)
         for (int i = 0; i + apart < n; i += 2 * apart)
-            leaf_at[i * 16 * TILE + at] = add_(leaf_at[i * 16 * TILE + at], leaf_at[(i + apart) * 16 * TILE + at]);
+            leaf_at[i * TREE_WIDTH + at] = add_(leaf_at[i * TREE_WIDTH + at], leaf_at[(i + apart) * TREE_WIDTH + at]);
     return leaf_at[at];
 }
 
@@ -159,12 +181,12 @@ float factor_of(int row, int group)
     return Floats(record_of(row) + uint64_t(args.a.x.groups[LIMBS - 1])).at[group * 2];
 }
 
-// Of the workgroup's outputs and rows, each by a thread of the first; `care`: with an fma that loses nothing.
-float run(int row, int rows, bool care)
+// Of the workgroup's outputs and rows, each by a thread of the first.
+float run(int row, int rows)
 {
     const int thread = int(gl_LocalInvocationID.x), threads = int(gl_WorkGroupSize.x), k = args.a.x.k;
     const int a_group = group_of_acts(), each = UNIT / a_group, in_leaf = LEAF / a_group;
-    const int at_once = LEAVES / (each * TILE), all = (k + LEAF - 1) / LEAF; // leaves
+    const int at_once = LEAVES / (each * TILE * PANELS), all = (k + LEAF - 1) / LEAF; // leaves
     const int groups = (k + a_group - 1) / a_group, units = (k + UNIT - 1) / UNIT;
     float y = 0.0;
     for (int leaf0 = 0; leaf0 < all; leaf0 += at_once) {
@@ -180,22 +202,83 @@ float run(int row, int rows, bool care)
             factor_at[i] = x;
             met_small = met_small || is_small(x);
         }
-        for (int slot = thread / 8; slot < n * (LEAF / UNIT) && unit0 + slot < units; slot += threads / 8)
-            unit_values(unit0 + slot, slot, thread % 8, row, rows, care);
+        for (int i = thread / 8; i < n * (LEAF / UNIT) * PANELS && unit0 + i / PANELS < units; i += threads / 8)
+            unit_values(unit0 + i / PANELS, i / PANELS, i % PANELS, thread % 8, row, rows);
         if (early) factor_at[thread] = x, met_small = met_small || is_small(x);
         barrier();
         if (met_small) careful = 1u;
-        for (int i = thread; i < n * TILE * 16; i += threads) {
-            const int o = i % 16, r = i / 16 % TILE, from = i / 16 / TILE * in_leaf;
-            if (r < rows) leaf_at[i] = chain(from, min(in_leaf, groups - group0 - from), r, o, care);
+        for (int i = thread; i < n * TREE_WIDTH; i += threads) {
+            const int o = i % WIDTH, r = i / WIDTH % TILE, from = i / TREE_WIDTH * in_leaf;
+            if (r < rows) leaf_at[i] = chain(from, min(in_leaf, groups - group0 - from), r, o);
         }
         barrier();
-        if (thread >= 16 * rows) continue;
+        if (thread >= WIDTH * rows) continue;
         y = tree_of(thread, n);
         if (all > at_once) push_leaf(thread, y, leaf0 / at_once);
     }
-    return all > at_once && thread < 16 * rows ? sum_of_leaves(thread, (all + at_once - 1) / at_once) : y;
+    return all > at_once && thread < WIDTH * rows ? sum_of_leaves(thread, (all + at_once - 1) / at_once) : y;
 }
+
+#if !EK_SOFT
+// The sum of products of an output's codes in a group with a row's.
+int sum_of_group(uint64_t record, int panel, int o, int first)
+{
+    const int end = min(first + group_of_acts(), args.a.x.k);
+    int high = 0, low = 0, shift;
+    for (int k = first; k < end; k++) {
+        const int place = place_of_code(o, k % UNIT, BITS, group_of_acts(), shift);
+        const int code = centred(uint(Bytes(unit_at(panel, k / UNIT)).at[place]), shift, BITS);
+        high += code * centred(uint(Bytes(record).at[k]), 0, 8);
+        if (LIMBS == 2) low += code * centred(uint(Bytes(record + uint64_t(args.a.x.low)).at[k]), 0, 8);
+    }
+    return LIMBS == 2 ? 256 * high + low : high;
+}
+
+// An output of a row, by a thread, with an fma that loses nothing.
+float with_care(int row, int q, int o, int node)
+{
+    const int a_group = group_of_acts(), each = UNIT / a_group, groups = (args.a.x.k + a_group - 1) / a_group;
+    const int in_leaf = LEAF / a_group, all = (groups + in_leaf - 1) / in_leaf, panel = open_panel(q);
+    const uint64_t record = record_of(row);
+    Floats own = Floats(record + uint64_t(args.a.x.groups[LIMBS - 1]));
+    for (int leaf = 0; leaf < all; leaf++) {
+        float sum = 0.0;
+        for (int g = leaf * in_leaf; g < min(groups, (leaf + 1) * in_leaf); g++) {
+            const vec4 sb = scales_of(panel, g / each, g % each, o % 8, true);
+            const float x = is_biased() ? own.at[g * 2 + 1] : 0.0;
+            const int s = sum_of_group(record, panel, o, g * a_group);
+            sum = fma_(value_of(o < 8 ? sb.xy : sb.zw, s, x, is_biased(), true), own.at[g * 2], sum);
+        }
+        push_leaf(node, sum, leaf);
+    }
+    return sum_of_leaves(node, all);
+}
+#endif
+
+#ifdef GATED
+const int GROUPS = 1;
+#include "group_codes.glsl"
+
+// gelu of the gate's outputs times those of the second matrix, or times u, quantised: as many as a group has.
+void gate(int row, float y)
+{
+    const int thread = int(gl_LocalInvocationID.x), group = 16 * OWN_PANELS, at = int(gl_WorkGroupID.x) * group + thread;
+    const bool mine = thread < group, there = mine && at < args.a.n;
+    float v = 0.0;
+    begin_groups();
+    if (thread < WIDTH) leaf_at[thread] = y;
+    barrier();
+    if (there) {
+        Floats u = Floats(args.u + uint64_t(int64_t(row) * args.ldu * 4l));
+        v = mul_(gelu_(leaf_at[thread]), PANELS > OWN_PANELS ? leaf_at[group + thread] : u.at[at]);
+    }
+    if (mine) see_value(0, v);
+    barrier();
+    if (mine) write_code(args.to, int64_t(row), at, 0, v);
+    barrier();
+    write_groups(args.to, int64_t(row), int(gl_WorkGroupID.x), 1);
+}
+#endif
 
 void main()
 {
@@ -203,11 +286,15 @@ void main()
     if (!open_work(TILE)) return;
     const int row = first_row, rows = min(TILE, end_row - row);
     if (thread == 0) careful = 0u; // what sets it is behind a barrier
-    float y = run(row, rows, false);
+    float y = run(row, rows);
 #if !EK_SOFT
-    if (careful != 0u) y = run(row, rows, true);
+    if (careful != 0u && thread < WIDTH * rows) y = with_care(row + thread / WIDTH, thread % WIDTH / 16, thread % 16, thread);
 #endif
+#ifdef GATED
+    gate(row, y);
+#else
     const int output_ = int(gl_WorkGroupID.x) * 16 + thread % 16;
     if (thread < 16 * rows && output_ < args.a.n)
         Floats(y_at + uint64_t((int64_t(row + thread / 16) * args.a.ldy + int64_t(output_)) * 4l)).at[0] = y;
+#endif
 }

@@ -1,15 +1,26 @@
 // The rotation R of a head in head_at (ops/attn/attn_int.h) and its codes, by a workgroup of THREADS threads.
 shared uint head_top;
 
-// head_at = R head_at. Needs a barrier before and after.
+// head_at = R head_at. Needs a barrier before and after. Two levels at once, for each has a barrier behind it; the first of
+// an odd number alone.
 void rotate_head(int dim)
 {
-    const int block = dim & -dim;
-    for (int h = 1; h < block; h *= 2) {
-        for (int i = int(gl_LocalInvocationID.x); i < dim / 2; i += THREADS) {
-            const int at = i / h * 2 * h + i % h;
-            const float x = head_at[at], y = head_at[at + h];
-            head_at[at] = add_(x, y), head_at[at + h] = sub_(x, y);
+    const int thread = int(gl_LocalInvocationID.x), levels = findMSB(dim & -dim);
+    if (levels % 2 == 1) {
+        for (int i = thread; i < dim / 2; i += THREADS) {
+            const float x = head_at[2 * i], y = head_at[2 * i + 1];
+            head_at[2 * i] = add_(x, y), head_at[2 * i + 1] = sub_(x, y);
+        }
+        barrier();
+    }
+    [[dont_unroll]] for (int level = levels % 2; level < levels; level += 2) {
+        const int h = 1 << level;
+        for (int i = thread; i < dim / 4; i += THREADS) {
+            const int at = (i >> level << level + 2) + (i & h - 1);
+            const float x = head_at[at], y = head_at[at + h], z = head_at[at + 2 * h], w = head_at[at + 3 * h];
+            const float s = add_(x, y), t = sub_(x, y), u = add_(z, w), v = sub_(z, w);
+            head_at[at] = add_(s, u), head_at[at + h] = add_(t, v);
+            head_at[at + 2 * h] = sub_(s, u), head_at[at + 3 * h] = sub_(t, v);
         }
         barrier();
     }

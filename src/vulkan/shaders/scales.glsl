@@ -17,7 +17,7 @@ float narrow_scale(uint u)
 // s and b' of output p, then of output p + 8, in group g of a unit.
 vec4 scales_of(int panel, int unit, int g, int p, bool care)
 {
-    const bool biased = is_biased(), wide = FORM == ANY_FORM && args.a.f32_scales != 0;
+    const bool biased = is_biased(), wide = FORM == FLOAT_16 || (FORM == ANY_FORM && args.a.f32_scales != 0);
     const int k = args.a.x.k, shift = group_shift(), first = unit * UNIT + g * group_of_acts();
     const int group = (FORM == ANY_FORM ? min(first, k - 1) : first) >> shift;
     const int bytes = (wide ? 8 : 4) * (biased ? 2 : 1); // of both outputs
