@@ -170,7 +170,7 @@ typedef struct evenkeel_event {
     size_t n;
     const char *name;    /* CALL: the function; else "" */
     const char *call_id; /* CALL; else "" */
-    uint64_t digest;     /* if the request asked for it. TOKEN: of the row of logits. END: of all rows */
+    uint64_t digest;     /* if the request asked for it. TOKEN: of its row of logits; END: of all rows */
     evenkeel_finish finish;
     ek_status status;
     const char *state;                /* END of a cancelled chat with one reply: a JSON object that resumes it
@@ -214,17 +214,17 @@ typedef void evenkeel_logits_fn(void *arg, int position, const float *logits);
 /* A request of tokens. Zero is the default of every field except size, tokens and n_tokens. Everything is copied,
  * except that mask_arg and logits_arg have to stay valid until END. */
 typedef struct evenkeel_request {
-    size_t size;              /* sizeof(evenkeel_request) */
-    const int32_t *tokens;    /* the prompt, <bos> included; with n_replied also the reply so far */
-    size_t n_tokens;          /* 1 and up, less than the context */
-    int max_tokens;           /* of the reply; 0: as many as the context holds */
-    int n_replied;            /* resumes a reply: so many last tokens belong to it already. Counts are those of the
-                                 whole reply. With the same options the same tokens follow */
-    void *user;               /* comes back in events */
-    float temperature;        /* 0: the most likely token */
-    int top_k;                /* 0: all */
-    float top_p, min_p;       /* 0: all */
-    float repetition_penalty; /* over prompt and reply; 0 and 1: none */
+    size_t size;           /* sizeof(evenkeel_request) */
+    const int32_t *tokens; /* the prompt, <bos> included; with n_replied also the reply so far */
+    size_t n_tokens;       /* 1 and up, less than the context */
+    int max_tokens;        /* of the reply; 0: as many as the context holds */
+    int n_replied; /* resumes a reply: this many last tokens belong to it already. Counts are those of the whole reply.
+                      With the same options the same tokens follow */
+    void *user;    /* comes back in events */
+    float temperature;                         /* 0: the most likely token */
+    int top_k;                                 /* 0: all */
+    float top_p, min_p;                        /* 0: all */
+    float repetition_penalty;                  /* over prompt and reply; 0 and 1: none */
     float presence_penalty, frequency_penalty; /* over the reply */
     uint64_t seed;
     const evenkeel_bias *bias;

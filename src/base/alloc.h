@@ -26,7 +26,7 @@ void ek_free_big(void *p, size_t n); /* NULL is allowed */
  * allocate. */
 bool ek_reserve_fill(size_t bytes);
 bool ek_reserve_is_spent(void);
-size_t ek_reserve_times_spent(void); /* so far: a change says that an allocation since then needed it */
+size_t ek_reserve_times_spent(void); /* a change: an allocation needed it */
 
 /* As malloc, calloc(1, n) and realloc, but never NULL (n > 0); free with free(). For libraries that take allocators. */
 void *ek_reserve_malloc(size_t n);

@@ -1,4 +1,5 @@
-/* Clocks for measurements and timeouts, which nothing that computes an answer reads, and work that nobody waits for. */
+/* Clocks for measurements and timeouts, and the dropping of work whose client has left. No computation of an answer
+ * reads a clock. */
 #ifndef EK_BASE_CLOCK_H
 #define EK_BASE_CLOCK_H
 

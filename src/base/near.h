@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The number of edits that turn a into b: insert, delete or replace a letter, or exchange two neighbours. na and nb are
- * bytes, of which at most 32 count. */
+/* The number of edits that turn a into b. An edit inserts, deletes or replaces a letter, or exchanges two neighbours.
+ * na and nb are bytes; only the first 32 count. */
 int ek_distance(const char *a, size_t na, const char *b, size_t nb);
 
 /* The distance of typed (n bytes) from name: 0 if equal, EK_NOT_NEAR if not near. Two words are near if their edit

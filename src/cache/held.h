@@ -40,7 +40,7 @@ typedef struct ek_held_page {
 } ek_held_page;
 
 typedef struct ek_held_change {
-    bool came;         /* true: an arrival; false: a departure, of which only the page's hash counts */
+    bool came;         /* true: an arrival; false: a departure, for which only the page's hash counts */
     ek_held_page page; /* the parent of an arriving page was reported before and has not left; pages leave in the
                           opposite order */
 } ek_held_change;

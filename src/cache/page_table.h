@@ -50,8 +50,8 @@ ek_err ek_page_table_extend(ek_page_table *t, ek_pages *p, int n);
  * is visible to row n in sliding layers must still be held, so truncate before trim. */
 void ek_page_table_truncate(ek_page_table *t, ek_pages *p, int n);
 
-/* Releases the sliding pages that are visible to no row at n or behind, n <= t->n: entry i goes when its last
- * position 64 i + 63 is below n - W + 1. */
+/* Releases the sliding pages that no row from n on sees, n <= t->n: entry i is released if its last position 64 i + 63
+ * is below n - W + 1. */
 void ek_page_table_trim(ek_page_table *t, ek_pages *p, int n);
 
 /* Whether t holds all that a sequence beginning with t's first n positions needs. */
@@ -64,8 +64,8 @@ ek_err ek_page_table_adopt(ek_page_table *t, ek_pages *p, const ek_page_table *f
 /* Releases every page: the request is finished, or starts over. */
 void ek_page_table_clear(ek_page_table *t, ek_pages *p);
 
-/* The largest number of pages of a kind (of the EK_PAGE_KINDS) that one request holds while rows at ascending positions
- * below max_tokens run, `rows` of them per step. */
+/* The largest number of pages of a kind (of the EK_PAGE_KINDS) that one request holds. Its rows are at ascending
+ * positions below max_tokens, and a step computes `rows` rows. */
 int ek_page_table_max(const ek_kv_layout *layout, ek_layer_kind kind, int max_tokens, int rows);
 
 #endif

@@ -78,9 +78,9 @@ int ek_prefix_adopt(ek_prefix *x, ek_page_table *t, int n);
  * key, from its position *first on. NULL if nothing was cached after the path. Valid until the next put. */
 const int32_t *ek_prefix_rival(const ek_prefix *x, int *first, int *n);
 
-/* Takes over the pages of t for the first n positions of the key, which are written and final; of the sliding pages
- * those in keep[0..n_keep). last: t writes no more; then the last page is taken although it is not full, and all of t's
- * sliding pages. If the index has an equal page, t gets that page and returns its own to the pool. */
+/* Takes over the pages of t for the first n positions of the key, which are written and final. Of the sliding pages,
+ * only those in keep[0..n_keep). last: t writes no more; then the last page is taken even if it is not full, and all of
+ * t's sliding pages are taken. If the index has an equal page, t gets that page and returns its own to the pool. */
 void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int n, const ek_prefix_keep *keep,
                    int n_keep, bool last);
 /* A sequence began with the first n cached positions of the key. Sliding pages with which several began are spared for

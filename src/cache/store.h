@@ -55,8 +55,8 @@ typedef struct ek_store_backend {
     void (*ahead)(void *arg, const ek_store_page *page, const bool want[EK_KIND_COUNT]);
     /* May be NULL. Whether the kind of the page probably exists; not counted. */
     bool (*holds)(void *arg, const ek_store_page *page, int kind);
-    /* May be NULL: write returns when everything is written. queued: number of pages given to write so far; then
-     * whether the first n of them are written or lost. Any thread. */
+    /* May be NULL: write returns when everything is written. queued: the number of pages given to write so far.
+     * written: whether the first n of them are written or lost. Any thread. */
     uint64_t (*queued)(void *arg);
     bool (*is_written)(void *arg, uint64_t n);
     void (*close)(void *arg);
@@ -107,7 +107,7 @@ void ek_store_ready(ek_store *s, ek_layer_kind kind, int to);
 const ek_store_counts *ek_store_counts_of(const ek_store *s);
 const ek_store_counts *ek_store_host_counts_of(const ek_store *s);    /* may be NULL */
 const ek_shared_counts *ek_store_shared_counts_of(const ek_store *s); /* may be NULL */
-/* The number of pages saved so far; then whether the first n of them are written or lost. */
+/* saved: the number of pages saved so far. written: whether the first n of them are written or lost. */
 uint64_t ek_store_saved(const ek_store *s);
 bool ek_store_is_written(ek_store *s, uint64_t n);
 bool ek_store_is_fleeting(const ek_store *s);

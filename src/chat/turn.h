@@ -100,8 +100,8 @@ typedef enum ek_turn_end {
 /* The log-probabilities of a content token. */
 typedef struct ek_turn_logprobs {
     ek_logprobs at;
-    size_t from; /* offset of its first byte in the content; a token after a stop string, or one that is held back,
-                    begins at the content's end or later */
+    size_t from; /* offset of its first byte in the content. If the token follows a stop string or is held back, the
+                    offset is the content's end or later */
 } ek_turn_logprobs;
 
 /* The reply so far. */
@@ -121,8 +121,8 @@ typedef struct ek_turn_result {
     int n_malformed;                  /* malformed calls, returned as text */
     ek_turn_logprobs *logprobs;       /* of the content's tokens, in order, if asked for */
     int n_logprobs;
-    const ek_logprobs *prompt_logprobs; /* n_prompt of them, known with the reply's first token; the first token has
-                                           none (its n_top is -1). NULL unless asked for */
+    const ek_logprobs *prompt_logprobs; /* n_prompt log-probabilities, known with the reply's first token; the first
+                                           token has none (its n_top is -1). NULL unless asked for */
     uint64_t digest;                    /* of the logits of the n_tokens; 0 unless asked for */
     ek_ids tokens;                      /* the n_tokens; empty unless asked for */
     ek_buf roots;                       /* ek_hash, the root of each token's row; empty unless asked for */

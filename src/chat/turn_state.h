@@ -60,7 +60,7 @@ struct ek_turn {
     /* For the store, under the lock: the reply so far. A turn that ends before its request stores it at once. */
     pthread_mutex_t keeping;
     ek_reply_draft draft;
-    ek_flight *leading; /* others read the reply so far; NULL: nobody can */
+    ek_flight *leading; /* other turns read the reply so far here; NULL: none can */
     bool keeps;
     bool contradicted; /* a recomputed row differs from the stored one */
 };

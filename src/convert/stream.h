@@ -27,7 +27,7 @@ ek_err ek_outdir_room(const ek_outdir *o, double bytes);
 ek_err ek_outdir_size(ek_outdir *o, int file, uint64_t bytes);
 /* Writes n bytes at an offset. From any thread. The sentence names the file. */
 ek_err ek_outdir_write(ek_outdir *o, int file, uint64_t at, const void *bytes, size_t n);
-/* Syncs everything and gives the files their names; replaces what was there. Closes o in any case. */
+/* Syncs everything and gives the files their names; replaces existing files. Closes o in any case. */
 ek_err ek_outdir_commit(ek_outdir *o);
 /* Removes everything that was written; NULL is allowed. */
 void ek_outdir_cancel(ek_outdir *o);

@@ -36,7 +36,7 @@ static inline size_t ek_target_row_bytes(const ek_target *t, int plane, int k)
     return (size_t)(k / t->block) * t->bytes[plane];
 }
 
-/* Whether the bytes of w are already those of t. */
+/* Whether the bytes of w are already in the format t. */
 bool ek_target_holds(const ek_target *t, const ek_weight_data *w);
 
 /* Quantisers: blocks of float32 values to the bytes of a format. Deterministic C without contraction, the same on every

@@ -119,7 +119,7 @@ typedef struct ek_cuda_api {
 #undef CU
     /* Prefix of devices' names; NULL: cuda. Other drivers stand behind this table too (vulkan/vulkan.h). */
     const char *maker;
-    ek_err (*check)(int ordinal); /* EUNSUPPORTED: names what device `ordinal` lacks; NULL: no requirement */
+    ek_err (*check)(int ordinal);                          /* EUNSUPPORTED names what `ordinal` lacks; NULL: none */
     CUresult (*max_block)(size_t *bytes, CUdevice device); /* maximum bytes of one allocation; NULL: unbounded */
 } ek_cuda_api;
 

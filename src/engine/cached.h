@@ -54,9 +54,9 @@ ek_err ek_shelf_open(ek_engine *e);
 /* Writes the remaining pages, for a few seconds at most, and closes the store. */
 void ek_shelf_close(ek_engine *e);
 
-/* Whether the waiting request r may be looked up now. False while pages of its prompt are being read, or while it lacks
- * pages and those of an earlier request are being read. Pages are read for one request at a time, the first in the
- * queue that lacks some; an overtaken request asks again for the rest. Nothing is read while reading is slower than
+/* Whether the waiting request r may be looked up now. False while pages of its prompt are being read. Also false while
+ * it lacks pages and an earlier request's pages are being read. Pages are read for one request at a time: the first in
+ * the queue that lacks some. An overtaken request asks again for the rest. Nothing is read while reading is slower than
  * computing. */
 bool ek_shelf_ready(ek_engine *e, ek_request *r);
 /* r waits for something else: its pages are not read now, and are asked for again later. */
@@ -64,8 +64,8 @@ void ek_shelf_put_off(ek_engine *e, ek_request *r);
 /* While the wait queue's first request has no place: begins to read the pages that it will lack, and takes finished
  * ones. */
 void ek_shelf_ahead(ek_engine *e);
-/* Ends reading for a request that has gone. Called before the engine sleeps, because ek_shelf_ready is not called when
- * nobody waits. */
+/* Ends reading for a request that no longer exists. Called before the engine sleeps, because ek_shelf_ready is not
+ * called while no request waits. */
 void ek_shelf_end_unwanted_load(ek_engine *e);
 /* After a step: hands unwritten pages to the store, as many as there are free slots. */
 void ek_shelf_save(ek_engine *e);

@@ -149,7 +149,7 @@ typedef struct ek_engine_opts {
     double max_gap; /* maximum seconds of a step with prompts while requests reply, by measured steps, but at least
                        twice a step without prompts. A step always has EK_GAP_LEAST prompt rows (engine/gap.h), or a
                        whole mutual span. 0: no limit; speed only */
-    double kv_bytes; /* for pages; 0: enough for max_requests contexts or half of what is free */
+    double kv_bytes; /* memory for pages; 0: enough for max_requests contexts, or half of the free memory */
     /* Maximum bytes of finished requests' pages that are kept, in the same pool, for prompts that begin alike; running
      * requests take them when they need pages. INFINITY: the whole pool; 0: no cache. */
     double cache_bytes;

@@ -55,8 +55,8 @@ typedef struct ek_step {
     const bool *digested; /* likewise: the engine will request its digest */
     ek_draw *draw;
     int n_draws;
-    /* draw[i] has number first_draw + i for the steps that follow this one. 0, except in an executor that computes a
-     * step in parts, each of which is a step. */
+    /* draw[i] has number first_draw + i, which the following steps use. 0, except in an executor that computes a step
+     * in parts, each of which is a step. */
     int first_draw;
     /* For a step begun after an unfinished one, per row: the draw of that step whose token the row has instead of
      * row[].token; -1: the token is known, as in a prompt. NULL: all are known. */
@@ -107,8 +107,8 @@ typedef struct ek_executor {
      * after the first step has ended and before anything else is begun. The step is the same except draw[], shown[] and
      * masks. After an error nothing is left of the step, and it is not ended. NULL: no step has draws_later. */
     ek_err (*draw)(void *arg, const ek_step *step);
-    /* It also pays to begin a step with rows of prompts after an unfinished one, because its begin does not idle while
-     * the other's end computes. A new request then waits for both. */
+    /* Whether a step with rows of prompts may also be begun after an unfinished one. This saves time, because its begin
+     * does not idle while the other's end computes. A new request then waits for both. */
     bool begins_prompts;
     /* A shown row of the logits buffer: vocab_size floats after the soft cap, before suppress_tokens; valid until a
      * step writes it again. */
@@ -139,9 +139,9 @@ typedef struct ek_executor {
     /* Fills a page with NaN, for tests. */
     void (*poison_page)(void *arg, ek_layer_kind kind, int32_t page);
     ek_encoder encoder; /* the engine's close closes it */
-    /* The sentence of an error after which no step can succeed any more (a lost device); NULL while there is none. The
-     * engine calls it after a failed step, and after read_page, which then read nothing. NULL as a function: this never
-     * happens. */
+    /* The sentence of an error after which no step can succeed any more (a lost device); NULL if there is none. The
+     * engine calls this after a failed step, and after read_page, which in this state reads nothing. NULL as a
+     * function: such errors never happen. */
     const char *(*broken)(void *arg);
     void (*close)(void *arg);
     /* for tests */

@@ -30,8 +30,8 @@ typedef struct ek_gap {
 /* Records a step's time, with its number of prompt rows (0: only replies). */
 void ek_gap_note(ek_gap *g, int rows, double seconds);
 /* The number of prompt rows, EK_GAP_LEAST to max_rows (at least 1), of a step that may end within `seconds`, or within
- * twice the time of a step without prompts if that is longer; `spent` seconds of it have passed. Only the four leading
- * binary digits are kept, so that few different numbers occur. */
+ * twice the time of a step without prompts if that is longer. `spent` seconds of this time have passed. Only the four
+ * leading binary digits are kept, so that few different numbers occur. */
 int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows);
 /* The number of prompt rows, EK_GAP_LEAST to max_rows and at most `rows`, that together with `others` fill whole tiles,
  * because a tile takes as long for one row as for all; one and a half tiles are allowed. It exceeds `rows` if 3/4 of

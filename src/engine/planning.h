@@ -50,7 +50,7 @@ bool ek_ahead_take(ek_engine *e);
 void ek_ahead_drop(ek_engine *e);
 /* r leaves the engine or starts over: its row in the step ahead is not read. */
 void ek_ahead_leave(ek_engine *e, ek_request *r);
-/* Whether all requests of the step ahead have left, so that nobody reads it. */
+/* Whether all requests of the step ahead have ended, so that its results are not needed. */
 bool ek_ahead_is_abandoned(const ek_engine *e);
 
 /* --- speculation (docs/SPECULATION.md): a request's guessed next tokens are computed in the same step, and the
@@ -63,7 +63,7 @@ bool ek_ahead_is_abandoned(const ek_engine *e);
 /* Gives replying requests drafts after their tokens, and extends their pages: at most `room` rows in all, only on
  * unused pages, and only if a draft should pay. */
 void ek_draft_plan(ek_engine *e, int room);
-/* Whether r's text so far promises a draft that pays. */
+/* Whether r's text so far promises a draft that saves time. */
 bool ek_draft_promises(const ek_engine *e, const ek_request *r);
 
 /* --- drafts from outside (engine/proposer.h; proposals.c). Proposals are compared with the reply's tokens even if they
@@ -82,7 +82,7 @@ void ek_proposals_forget(ek_engine *e, const ek_request *r);
 bool ek_proposals_promises(const ek_engine *e, const ek_request *r);
 
 /* --- for all sources: the minimum promise of a row; the number of drafted tokens that s could use and may lose; and
- * taking a draft of k tokens after s's tokens, of which the returned number stays */
+ * taking a draft of k tokens after s's tokens, which returns the number of accepted ones --- */
 float ek_draft_least_worth(const ek_engine *e, float cost);
 int ek_draft_room(const ek_engine *e, const ek_scheduled *s, int room, float cost);
 int ek_draft_take(ek_engine *e, ek_scheduled *s, int k);

@@ -50,7 +50,7 @@ typedef struct ek_request_turn {
     uint64_t cost;          /* of the place */
     uint64_t passed;        /* the round of admissions that passed it over */
     double waits_since, runs_since;
-    int n_steps;       /* steps with rows of it since it began to run */
+    int n_steps;       /* steps with rows of the request since it began to run */
     int max_rows;      /* maximum prompt rows in the next step */
     int n_blocked;     /* consecutive steps without room for its next span */
     int n_done_before; /* the maximum of n_done before it started over */
@@ -75,7 +75,7 @@ typedef struct ek_request_cache {
     bool in_line;                     /* it lacks pages while an earlier request's pages are read */
     ek_request_id wait_for;           /* a running request that computes its prompt's beginning; 0: none */
     int wait_pages;                   /* it waits until that request has this many whole pages */
-    bool suspect;                     /* its step failed, so nothing of it is cached */
+    bool suspect;                     /* its step failed, so none of its pages is cached */
     ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
     int n_keep;
     bool passed; /* the index knows that its prompt is read, and that it will not resume where it began */

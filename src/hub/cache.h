@@ -87,8 +87,8 @@ ek_err ek_hub_ref_write(const ek_hub_cache *c, const char *revision, const char 
 char **ek_hub_commits(const ek_hub_cache *c, int *n);
 void ek_hub_commits_free(char **list, int n);
 
-/* The files of a snapshot with their sizes, except those without a blob. ENOTFOUND without the folder. Hashes come from
- * the links; "" for files that are no links. */
+/* The files of a snapshot with their sizes, except files without a blob. ENOTFOUND without the folder. Hashes come from
+ * the links; "" for files that are not links. */
 ek_err ek_hub_snapshot(ek_hub_files *out, const ek_hub_cache *c, const char *commit);
 
 /* Appends the path to open for a name, a folder or a file, without any network. The revision's own snapshot comes

@@ -31,7 +31,7 @@ void ek_hub_places_fini(ek_hub_places *p);
 
 typedef enum ek_get_end {
     EK_GET_DONE,    /* a complete reply of 200 or 206 */
-    EK_GET_BROKEN,  /* worth another try: the connection, 408, 429, 5xx, an error of the host behind a redirect */
+    EK_GET_BROKEN,  /* another try may succeed: the connection, 408, 429, 5xx, an error of the host after a redirect */
     EK_GET_REFUSED, /* another status: trying again would not help */
     EK_GET_STOPPED  /* stopped by a callback, or impossible; `why` has the reason */
 } ek_get_end;

@@ -66,7 +66,7 @@ typedef struct ek_hub_blob {
     const ek_hub_file *file;
     int lock, fd;    /* -1: none */
     int64_t written; /* bytes of HASH.incomplete, a beginning of the file */
-    int64_t hashed;  /* bytes of them that are hashed */
+    int64_t hashed;  /* the part of these bytes that is hashed */
     union {
         ek_sha1_state sha1;
         ek_sha256_state sha256;

@@ -14,7 +14,7 @@ typedef struct ek_media_bytes {
 typedef struct ek_image_header {
     const char *format;
     int64_t width, height; /* as stored */
-    int orientation;       /* 1 to 8; 0 if the file says none */
+    int orientation;       /* 1 to 8; 0 if the file does not say */
     bool animated;
     bool unread; /* a compressed text may hold the orientation, and no inflate function was given */
     int memory;  /* bytes per pixel that decoding takes besides the result, at its peak */

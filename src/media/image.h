@@ -17,7 +17,7 @@
 typedef struct ek_image_info {
     const char *format; /* "JPEG", "PNG", "WebP", "GIF", "HEIC" or "AVIF" */
     int width, height;  /* pixels as shown, after the orientation */
-    int orientation;    /* EXIF 1 to 8, of the pixels as stored; 1 if the file says none */
+    int orientation;    /* EXIF 1 to 8, of the stored pixels; 1 if the file does not say */
     bool animated;      /* more frames may follow the first */
     size_t memory;      /* upper bound of ek_image_decode's bytes at its peak, with its result */
     size_t held; /* upper bound of the bytes that the decoder itself holds while it gives rows: a few rows for JPEG in

@@ -10,7 +10,7 @@ typedef struct ek_pdftoppm ek_pdftoppm;
 
 enum {
     EK_PDF_PAGES = 64,             /* per file */
-    EK_PDF_PAGE_SIDE = 1600,       /* pixels of the longer side, whatever size the page has */
+    EK_PDF_PAGE_SIDE = 1600,       /* pixels of the longer side, for pages of any size */
     EK_PDF_PAGES_BYTES = 64 << 20, /* of all pictures of a file */
     EK_PDF_PAGES_CPU_SECONDS = 20,
     EK_PDF_PAGES_WALL_SECONDS = 60

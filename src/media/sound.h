@@ -22,7 +22,7 @@ typedef struct ek_sound_info {
     size_t memory;  /* bytes that ek_sound_read takes at its peak, an upper bound */
 } ek_sound_info;
 
-/* Reads the header and checks every limit. Takes no memory that grows with what the header claims. */
+/* Reads the header and checks every limit. The memory that it takes does not grow with the header's numbers. */
 ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n);
 
 typedef struct ek_sound {

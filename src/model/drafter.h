@@ -19,8 +19,8 @@ typedef struct ek_drafter ek_drafter;
  * published, and programs differ (docs/SPECULATION.md). */
 typedef enum ek_rope_position { EK_ROPE_N, EK_ROPE_N_MINUS_1 } ek_rope_position;
 
-/* Opens the drafter in dir. opts: those of the target, whose KV formats count. EUNSUPPORTED if dir is no drafter,
- * EFORMAT if it does not fit the target. The target must outlive the drafter. */
+/* Opens the drafter in dir. opts: the target's, whose KV formats count. EUNSUPPORTED if dir is not a drafter, EFORMAT
+ * if it does not fit the target. The target must outlive the drafter. */
 ek_err ek_drafter_open(ek_drafter **out, const char *dir, const ek_model *target, const ek_model_opts *opts);
 /* A drafter with random weights, for tests. */
 ek_err ek_drafter_synthetic(ek_drafter **out, const ek_config *config, uint64_t seed, const ek_model *target,

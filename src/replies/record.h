@@ -33,7 +33,7 @@ typedef enum ek_reply_origin {
 
 /* A reply that is being sampled: one entry per token, in order. Zero-initialise; one thread at a time. */
 typedef struct ek_reply_draft {
-    int n, n_probs; /* n_probs: that many first tokens have log-probabilities */
+    int n, n_probs; /* n_probs: the number of first tokens with log-probabilities */
     ek_buf tokens, rows, probs;
 } ek_reply_draft;
 
@@ -51,7 +51,7 @@ ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, 
 ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_reply_origin origin, int n_vocab,
                             const void *bytes, size_t n);
 
-/* Only for a new record that nobody else holds. */
+/* Only for a new record with a single holder. */
 void ek_reply_record_set_origin(ek_reply_record *r, ek_reply_origin origin);
 
 ek_reply_record *ek_reply_record_retain(ek_reply_record *r);
@@ -65,7 +65,7 @@ int32_t ek_reply_record_token(const ek_reply_record *r, int i);
 uint64_t ek_reply_record_row(const ek_reply_record *r, int i);
 /* Log-probabilities of token i < n_probs, with the n_top most likely tokens, or fewer if fewer are stored. */
 void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out);
-const char *ek_reply_record_ask(const ek_reply_record *r, size_t *n); /* no NUL behind it; *n 0: none */
+const char *ek_reply_record_ask(const ek_reply_record *r, size_t *n); /* no NUL after it; *n 0: none */
 const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n);
 
 /* Whether a contains b: a's tokens begin with b's, and a has at least as many log-probabilities. */

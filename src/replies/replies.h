@@ -71,7 +71,7 @@ void ek_replies_nearest(const ek_replies *r, ek_buf *out, const ek_reply_ask *as
  * record that contradicts it is removed as by ek_replies_wrong. */
 void ek_replies_put(ek_replies *r, uint64_t owner, ek_reply_record *record);
 /* Removes a wrong record and all others of its origin, with an error in the log. If it was computed here, the file on
- * disk goes too, because it holds the others. */
+ * disk is removed, too, because it holds the others. */
 void ek_replies_wrong(ek_replies *r, const ek_reply_record *record, const char *what);
 /* Waits until the backends have all records that were put. */
 void ek_replies_flush(ek_replies *r);

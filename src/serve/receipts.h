@@ -16,7 +16,7 @@ ek_err ek_receipts_ready(const ek_server *s);
 bool ek_receipts_logs(const ek_server *s);
 bool ek_receipts_waits(const ek_server *s);      /* a receipt is sent only after a write to disk */
 size_t ek_receipts_log_size(const ek_server *s); /* entries */
-/* The latest published root; returns its number of entries, 0: there is none. */
+/* The latest published root. Returns its number of entries; 0: there is no root. */
 size_t ek_receipts_root(const ek_server *s, char root[65]);
 void ek_receipts_tick(ek_server *s); /* writes a root into the log once an hour */
 /* The current key, for a new reply; valid until ek_receipts_close. */

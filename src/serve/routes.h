@@ -11,7 +11,7 @@ typedef struct ek_route_row {
      * path, those of the first pattern count; rows of one pattern are adjacent. */
     const char *pattern;
     const char *method; /* GET includes HEAD; "*": any */
-    bool open;          /* to everybody, without an API key; other rows only if --open-paths says so */
+    bool open;          /* open to everybody, without an API key; other rows only if --open-paths lists them */
     bool always; /* answered even if too many connections are open, because the reply tells that the server is full */
     /* rest: the path from the place of "*" on; "" without "*". */
     void (*handler)(ek_server *s, ek_exchange *x, const char *rest);

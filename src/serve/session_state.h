@@ -39,7 +39,7 @@ struct ek_session {
     const ek_signing_key *receipt_key; /* the key when the reply began; NULL: no receipt is wanted */
     ek_seed_from seed_from;
     ek_buf receipt;           /* the receipt, once written */
-    char receipt_failed[256]; /* why the receipt failed, and the reply with it */
+    char receipt_failed[256]; /* the reason why the receipt, and so the reply, failed */
     ek_session_choice *choices;
     const ek_turn_result **results;
     int n_opened; /* choices with a turn */
@@ -47,7 +47,7 @@ struct ek_session {
     ek_body body;             /* of a request that summarizes; its bytes are counted */
     ek_turn_prompt prompt;    /* until all choices are submitted; with receipts until the end */
     ek_stored stored;         /* the stored reply, until all choices are opened */
-    bool storing;             /* the news being taken come from the store */
+    bool storing;             /* the current news come from the store */
     int next_stored;          /* the choice whose stored token is next */
     ek_reply_outcome outcome; /* of all choices */
     bool missing;             /* the reply had to come from the store, which lacks a part of it */
@@ -71,7 +71,7 @@ struct ek_session {
 void ek_session_flush(ek_session *s);        /* sends the written part of a stream, and its end once it is done */
 void ek_session_sum_outcomes(ek_session *s); /* sets outcome */
 void ek_session_send_whole(ek_session *s);   /* sends a reply in one piece */
-/* Ends a stream with an error, because the client leaves too much unread or memory for it is lacking. */
+/* Ends a stream with an error, because the client leaves too much unread, or because there is no memory for it. */
 void ek_session_cut(ek_session *s, const char *text);
 
 /* Adds a reply header that lists the ignored parts of schemas. */

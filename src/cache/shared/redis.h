@@ -36,7 +36,7 @@ typedef struct ek_redis_arg {
 
 /* Sends a command; its reply is read later, in order. After an error the connection is unusable. */
 ek_err ek_redis_send(ek_redis *r, const ek_redis_arg *arg, int n, double deadline);
-/* Reads the next reply, of at most max_bytes and 16 KiB, which bounds memory whatever the server sends. EFORMAT: no
+/* Reads the next reply, of at most max_bytes and 16 KiB, so that a server cannot take more memory. EFORMAT: not a
  * reply, too long, or of a kind that no command here gets. */
 ek_err ek_redis_read(ek_redis *r, ek_reply *out, size_t max_bytes, double deadline);
 /* The same, but bytes go to `into`, which has `room` bytes; out->text is NULL then. Up to EK_REDIS_SKIPPED further

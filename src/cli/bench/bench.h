@@ -30,9 +30,9 @@ typedef struct ek_bench_limit {
 ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, double *per_second, double *per_limit,
                        double *again);
 
-/* Steps per second of `batch` requests that all generate, with depth tokens before; each step makes one token of each.
- * *prompts: tokens per second of these prompts, from the first submit until the last request generates (median).
- * structured: the number of requests with a mask, each of whose tokens has a different row. */
+/* Steps per second of `batch` requests that all generate, with depth tokens before. Each step makes one token of each
+ * request. *prompts: tokens per second of these prompts, from the first submit until the last request generates
+ * (median). structured: the number of requests with a mask. Each token of these has a different row. */
 ek_err ek_bench_generate(ek_engine *e, int batch, int structured, int depth, int n_steps, int runs,
                          ek_bench_limit *limit, double *per_second, double *per_limit, double *prompts);
 

@@ -13,8 +13,8 @@ typedef struct ek_cli_fetch_opts {
 /* Appends the path to open. Ctrl-C ends it with ECANCELLED; received bytes are kept. */
 ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name *name);
 
-/* Before a model is opened: fetches --model from the Hub if it is a name there and not in the cache, after a question,
- * or without one with --yes. EK_OK if there is nothing to fetch, or nobody to ask. */
+/* Fetches --model from the Hub before it is opened, if it is a name there and not in the cache. Asks first, or fetches
+ * at once with --yes. EK_OK if nothing has to be fetched, or nobody can be asked. */
 ek_err ek_cli_fetch_missing(const ek_cli *cli);
 
 /* The recommended short name for this machine; NULL: none fits. */

@@ -61,7 +61,7 @@ typedef struct ek_inspect {
     bool has_config; /* config holds a Gemma 4 or a drafter */
     ek_config config;
     bool runs;
-    char why[1100];     /* why it does not run, or as what it runs; "": none */
+    char why[1100];     /* the reason if it does not run, or the kind as which it runs; "": none */
     ek_model_need need; /* if it runs as a model */
     ek_model *model;    /* without weights, while it is read */
     ek_towers *towers;

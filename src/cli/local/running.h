@@ -19,8 +19,8 @@ typedef struct ek_running {
     bool keys; /* clients have to send one */
 } ek_running;
 
-/* Writes the file of this process; r->pid, ticks and started are filled in. EIO, or EINVAL for a folder of somebody
- * else: a server runs without it. */
+/* Writes the file of this process; r->pid, ticks and started are filled in. EIO, or EINVAL if the folder belongs to
+ * another user. A server also runs without the file. */
 ek_err ek_running_write(ek_running *r);
 void ek_running_remove(void); /* this process's file, if it was written */
 

@@ -50,10 +50,10 @@ void ek_dialogue_reset(ek_dialogue *d); /* removes all but the system message */
 void ek_dialogue_system(ek_dialogue *d, const char *text);
 
 /* Opens another model, by path or name as in --model; NULL: the bundled one. The conversation continues. After an error
- * the previous model is open again, or, with *lost, none: the dialogue can only be closed. */
+ * the previous model is open again. If that fails, too, *lost is set, and the dialogue can only be closed. */
 ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost);
 
-/* EK_OK if the model takes this kind; EINVAL names what it lacks. */
+/* EK_OK if the model takes this kind. EINVAL names the missing part of the model. */
 ek_err ek_dialogue_takes(const ek_dialogue *d, ek_part_kind kind);
 /* Reads a picture, a sound or a video (EK_PART_FRAME) for the user's next message; a PDF becomes a picture per page.
  * says: a line with kind and cost; free it with ek_buf_fini. EINVAL if the model does not take the kind, or the file is

@@ -23,7 +23,7 @@ typedef struct ek_feature {
 
 typedef struct ek_features {
     int hidden_size;
-    double limit; /* bytes of entries that nobody holds */
+    double limit; /* bytes of entries without a holder */
     double idle_bytes, bytes;
     ek_feature *newest, *oldest;
     uint64_t evicted; /* entries */

@@ -48,7 +48,7 @@ static inline bool ek_sampling_has_penalties(const ek_sampling *o)
     return o->repetition_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
 }
 
-/* The token at position n_tokens, after tokens[0..n_tokens), of which the first n_prompt are the prompt. logits:
+/* The token at position n_tokens, after tokens[0..n_tokens); the first n_prompt of these are the prompt. logits:
  * vocab_size, finite. allowed: a row of ek_mask, or NULL for all. -1 if every token is masked. */
 int32_t ek_sample(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
                   const int32_t *tokens, int n_prompt, int n_tokens);

@@ -50,8 +50,8 @@ ek_err ek_trial_experts(ek_trial *t);
 ek_err ek_trial_gated(ek_trial *t);
 ek_err ek_trial_drafts(ek_trial *t);
 
-/* The distinct matrices of m, *n in number, at most EK_TRIAL_MATRICES: either those that all rows read, or those of
- * experts. */
+/* The distinct matrices of m, *n in number, at most EK_TRIAL_MATRICES: either the matrices that all rows read, or those
+ * of experts. */
 enum { EK_TRIAL_MATRICES = 64 };
 void ek_trial_matrices(const ek_linear *out[EK_TRIAL_MATRICES], int *n, const ek_model *m, bool experts);
 /* Makes *w a matrix like `of` with EK_TRIAL_OUTPUTS outputs, random codes and hard scales; ek_trial_drop frees it. */

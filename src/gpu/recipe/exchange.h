@@ -56,7 +56,7 @@ void ek_gpu_exchange_records(const ek_gpu_run *x, ek_gpu_exchange *e, size_t pla
                              const ek_gpu_matrix *m, const ek_gpu_parts *p);
 void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e);
 
-/* The rows of hidden_size at x->buf.y, of which each device has its outputs. */
+/* Exchanges the rows of hidden_size at x->buf.y. Each device has computed its outputs of them. */
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n);
 /* Whether all devices may compute n rows of y whole instead, which is faster for few rows. The exchanges before and
  * after it then have landings of their own. */

@@ -25,7 +25,7 @@ ek_cuda_acts ek_gpu_acts_for(const ek_gpu_writer *w, ek_gpu_input *in, const ek_
 ek_gpu_input ek_gpu_turn_acts(ek_gpu_writer *w, int k, int n, const ek_gpu_matrix *m);
 /* The same for an operand of one limb, whose records are not read. */
 ek_gpu_input ek_gpu_turn_operand(ek_gpu_writer *w, int k, int n, const ek_gpu_matrix *m);
-/* Notes that an operand with that many limbs has the rows of `in`, in groups of a_group. */
+/* Notes that an operand with `limbs` limbs has the rows of `in`, in groups of a_group. */
 void ek_gpu_hold(ek_gpu_writer *w, ek_gpu_input *in, int limbs, int a_group);
 
 /* Writes records of n rows of floats at x. */

@@ -33,8 +33,8 @@ typedef enum ek_gpu_value {
     EK_GPU_VALUES
 } ek_gpu_value;
 
-/* A NaN that is no device address, pair of counts or valid float. A synthetic table's 64-bit seed equals one of these
- * with a probability of 19 in 2^64. */
+/* A NaN that is not a device address, pair of counts or valid float. A synthetic table's 64-bit seed equals one of
+ * these with a probability of 19 in 2^64. */
 static inline CUdeviceptr ek_gpu_open_value(ek_gpu_value which)
 {
     return (CUdeviceptr)0xfff2a7e500000000 + which;
@@ -128,8 +128,8 @@ typedef struct ek_gpu_recipes ek_gpu_recipes;
 ek_gpu_recipes *ek_gpu_recipes_open(const ek_gpu_run *x);
 void ek_gpu_recipes_close(ek_gpu_recipes *r); /* NULL is allowed */
 
-/* ek_gpu_recipe_find: the recipe of the subject, or NULL; then get a writer for it, and keep the result. Valid until
- * the next keep. */
+/* ek_gpu_recipe_find: the recipe of the subject, or NULL. If NULL, get a writer for it, and keep the result. Valid
+ * until the next keep. */
 const ek_gpu_recipe *ek_gpu_recipe_find(const ek_gpu_recipes *r, const ek_gpu_subject *of);
 ek_gpu_writer *ek_gpu_recipe_begin(ek_gpu_recipes *r, const ek_gpu_subject *of);
 const ek_gpu_recipe *ek_gpu_recipe_keep(ek_gpu_recipes *r);

@@ -75,8 +75,8 @@ ek_err ek_gpu_border_take(ek_gpu_run *x, const ek_step *s);
 
 /* --- waiting for devices that wait for each other, and releasing them if one fails */
 
-/* Waits until step number `step` has ended on all n devices. Returns the error of one that failed; then the others were
- * released. */
+/* Waits until step number `step` has ended on all n devices. If a device failed, returns its error; the other devices
+ * were then released. */
 ek_err ek_gpu_await(ek_gpu_run *const *x, int n, uint64_t step);
 
 /* Ends everything queued on n devices, even if it waits for a device that failed. Completely begun steps end first,

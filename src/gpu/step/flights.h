@@ -17,8 +17,8 @@ typedef struct ek_gpu_flight {
     CUevent ended;
     int n_draws;
     bool draws; /* the device makes every draw of the step */
-    /* A step was begun after it: the run's knowledge of its step, and the rows of logits, are those of the later step.
-     */
+    /* A later step was begun: the run's knowledge of its step, and the rows of logits, are then those of the later
+     * step. */
     bool disturbed;
 } ek_gpu_flight;
 

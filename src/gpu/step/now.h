@@ -82,7 +82,7 @@ typedef struct ek_gpu_lists_memory {
     size_t *mask_at;            /* in the block: the mask of each device sample that has one */
     ek_sampler *sampler;
     int32_t *seen; /* per token: its entry in the list of counts, + 1; zero between draws */
-    bool *shown;   /* rows of logits to bring back; behind them, rows that a draw has */
+    bool *shown;   /* rows of logits to bring back; after them, rows that a draw has */
     ek_row *rows;  /* [max_rows], for a drafter, whose rows are requests */
     ek_seq *seqs;
 } ek_gpu_lists_memory;

@@ -20,8 +20,9 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x);
 void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items);
 size_t ek_gpu_segment_bytes(const ek_gpu_run *x);
 
-/* Rows of cos and sin of positions, for devices without a kernel for them: their bytes in the block; making them for a
- * set of the step's rows (pick: their numbers, NULL: all); and queueing their copy behind the block's. */
+/* Rows of cos and sin of positions, for devices without a kernel for them. In this order: their bytes in the block;
+ * making them for a set of the step's rows (pick: the numbers of these rows, NULL: all); queueing their copy after the
+ * block's. */
 size_t ek_gpu_turns_bytes(const ek_gpu_run *x);
 ek_err ek_gpu_make_turns(ek_gpu_run *x, ek_gpu_set *set, const ek_step *s, const int *pick);
 ek_err ek_gpu_put_turns(ek_gpu_run *x);

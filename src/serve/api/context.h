@@ -13,7 +13,7 @@ typedef struct ek_edit {
     int64_t keep;                   /* number of latest uses, or latest turns with thoughts, to keep */
     int64_t at_least;               /* minimum saving in tokens; otherwise nothing is changed */
     bool inputs;                    /* also clears inputs of calls */
-    const json_t *inputs_of;        /* only uses of these tools; NULL: of all. A reference, like the next */
+    const json_t *inputs_of;        /* only uses of these tools; NULL: of all tools. A reference, like the next */
     const json_t *excluded;         /* names of tools to leave alone; NULL: none */
     int n_cleared;                  /* result: cleared items */
     int64_t n_tokens;               /* result: saved tokens */
@@ -28,7 +28,7 @@ typedef struct ek_context {
     int compact_at; /* prompts with more tokens are summarized; 0: never */
     bool alone;     /* the reply is the summary alone; otherwise the body is read again for the reply */
     bool compacts;  /* this request is summarized; set by ek_context_settle */
-    ek_buf ask;     /* instructions for the summary in place of ours; empty: ours */
+    ek_buf ask;     /* instructions for the summary that replace ours; empty: ours */
     int original;   /* prompt tokens before the edits */
 } ek_context;
 

@@ -25,7 +25,7 @@ typedef struct ek_api_request {
     ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
     ek_turn_opts turn;            /* tools, grammar, stop and sampling.bias point into this struct's own */
     ek_reply_form form;           /* the required form of a reply: becomes `grammar` in ek_api_prepare */
-    json_t *schema, *only;        /* behind form's pointers; ek_api_prepare frees them */
+    json_t *schema, *only;        /* the values to which form points; ek_api_prepare frees them */
     const char *form_param;       /* the field with form.text, a literal, for refusals of its schema */
     ek_grammar *grammar;
     ek_buf form_text; /* the grammar's source (chat/bounds.h), with ek_api_limits.keep_forms */
@@ -87,7 +87,7 @@ typedef struct ek_api_limits {
     bool batch;                         /* a line of `evenkeel batch`: refuses fields that make runs differ */
     bool resume;                        /* streams of one reply carry states even if the body does not ask */
     /* Counts n bytes of JSON, of this size, that are about to be read besides the body; n_new of them are not in the
-     * body. ETOOLARGE, ENOMEM: do not read them. NULL: nothing is counted. */
+     * body. After ETOOLARGE or ENOMEM they must not be read. NULL: nothing is counted. */
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
     /* Counts further memory for making the prompt, or for a reply that is not generated. ENOMEM, ETOOLARGE: do not
      * take it. NULL: nothing is counted. */
@@ -190,7 +190,7 @@ typedef struct ek_dialect {
     /* An event about the reading of the prompt, before begin, for requests that ask; may come repeatedly. NULL: none.
      */
     void (*progress)(ek_buf *out, const ek_api_reply *r, const ek_api_progress *p);
-    /* The same in place of heartbeat, for every request. NULL: heartbeat. */
+    /* The same instead of heartbeat, for every request. NULL: heartbeat. */
     void (*heartbeat_progress)(ek_buf *out, const ek_api_progress *p);
     /* Bytes that a client skips, so that proxies keep the connection. Also called before begin. */
     void (*heartbeat)(ek_buf *out);
@@ -218,8 +218,8 @@ extern const ek_dialect ek_dialect_ollama_chat, ek_dialect_ollama_generate, ek_d
  * r->param is that of parse, or prompt_param. Call ek_api_request_fini and ek_turn_prompt_fini also after a failure. */
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits);
-/* The two halves of ek_api_prepare: reading the body, and making the prompt of its n bytes. Between them limits->plan
- * says whether something was left out. */
+/* The two halves of ek_api_prepare: reading the body, and making the prompt of its n bytes. After the first half,
+ * limits->plan tells whether something was left out. */
 ek_err ek_api_read(ek_api_request *r, const ek_dialect *d, const char *body, size_t n, const ek_api_limits *limits);
 ek_err ek_api_make(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m, size_t n,
                    const ek_api_limits *limits);
@@ -232,7 +232,7 @@ void ek_api_limits_batch(ek_api_limits *l);
 const char *ek_api_error_code(ek_err err, const char *param);
 /* The digest over all choices of a reply, each of which has its own. */
 uint64_t ek_api_reply_digest(const ek_api_reply *r);
-/* The prompt that a choice continues; first is the one that ek_api_prepare made. */
+/* The prompt that a choice continues. first: the prompt that ek_api_prepare made. */
 const ek_turn_prompt *ek_api_prompt_of(const ek_api_request *r, const ek_turn_prompt *first, int choice);
 
 /* --- code that dialects share --- */

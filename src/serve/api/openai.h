@@ -42,8 +42,8 @@ ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out)
 /* Reads everything that makes the prompt of a chat: tools, messages, thinking and the flags of the template.
  * tool_choice is not read. */
 ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* Appends the tokens of a text; special tokens spelled out in it count. bos: <bos> comes first, unless the text begins
- * with it. Stops soon after max ids. */
+/* Appends the tokens of a text. Special tokens spelled out in the text become these tokens. bos: <bos> comes first,
+ * unless the text begins with it. Stops soon after max ids. */
 ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);
 
 /* Makes a prompt of a bare text; *out is zeroed. bos as above. ETOOLONG if it does not fit. */

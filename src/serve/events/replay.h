@@ -79,7 +79,7 @@ typedef struct ek_replay {
     uint8_t peer[EK_REPLAY_PEER_MAX];
     size_t n_peer; /* 0: unused */
     uint64_t next;
-    ek_buf *snapshot; /* a substitute of n_snapshot batches; those from `at` on are unsent. NULL: none */
+    ek_buf *snapshot; /* a substitute for n_snapshot batches; those from `at` on are unsent. NULL: none */
     int n_snapshot, at;
     uint64_t snapshot_end; /* the number after the last one that the snapshot replaces */
     double progress;       /* ek_now() */

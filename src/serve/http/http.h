@@ -134,7 +134,7 @@ void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char 
  * they are sent or no longer needed. release may be NULL. */
 typedef struct ek_outgoing {
     ek_span part[3]; /* unused ones are empty */
-    ek_span *list;   /* of n more parts behind them, of arg; they are changed */
+    ek_span *list;   /* n more parts that follow, owned by arg; they are changed */
     int n;
     void (*release)(void *arg);
     void *arg;

@@ -71,7 +71,7 @@ struct ek_exchange {
     int n_headers;
     ek_buf out; /* unsent from n_sent on */
     size_t n_sent;
-    ek_outgoing lent; /* sent behind out; parts shrink from the front */
+    ek_outgoing lent; /* sent after out; parts shrink from the front */
     ek_buf behind;    /* sent after lent */
     size_t counted;   /* bytes of `out` that are counted in the memory for unread bytes */
     bool dispatched, begun, ended, cut;

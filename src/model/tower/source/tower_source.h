@@ -38,7 +38,7 @@ struct ek_tower_source {
     const ek_tower_source_ops *ops;
     char *path;
     const char *file; /* of the configuration, for messages: "config.json" */
-    json_t *config;   /* in the form of config.json, whatever the container; owned */
+    json_t *config;   /* in the form of config.json, for any container; owned */
     void *made;  /* memory of the latest tensor, if it is not the file's; a caller that keeps the data takes it over */
     bool folder; /* path is a folder; it may have files of processors beside config.json */
     bool beside; /* the file was found beside the model: its errors are not the model's */
