@@ -34,9 +34,9 @@ struct chat {
     const ek_turn_result **results;
     int n_opened, n_submitted, n_ended;
     bool running;   /* no more turns will be submitted */
-    ek_err err;     /* why some were not submitted */
+    ek_err err;     /* the reason why some were not submitted */
     char why[1024]; /* the sentence of err */
-    ek_ids tokens;  /* of a single reply, so far */
+    ek_ids tokens;  /* the tokens of a single reply so far */
 };
 
 /* Posts the events of a turn's text and calls; arg: the choice. */

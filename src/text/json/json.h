@@ -1,20 +1,19 @@
 /* JSON read into jansson values, and strict compact JSON out.
  *
- * Two readers. The strict one accepts what Python's json.loads accepts: JSON, and NaN, Infinity and
- * -Infinity. The lenient one is for text of API clients and of the model, with the errors that these are
- * known to make; it gives the same value for what the strict one accepts, and also: in a string `\` before a
- * character that starts no escape is a backslash, `\u` without four hex digits is `\u`, every
- * ill-formed byte sequence is U+FFFD, raw control characters stand for themselves.
+ * There are two readers. The strict one accepts what Python's json.loads accepts: JSON, and NaN, Infinity and
+ * -Infinity. The lenient one is for texts of API clients and of the model, and accepts their known errors. It gives the
+ * same value for every text that the strict one accepts. In addition: in a string, `\` before a character that starts
+ * no escape is a backslash; `\u` without four hex digits is `\u`; every ill-formed byte sequence is U+FFFD; raw control
+ * characters stand for themselves.
  *
- * Both: an unpaired surrogate is U+FFFD; member order is kept; of equal keys the last value counts,
- * at the place of the first. NUL may occur in strings and in keys (use json_string_length,
+ * In both readers an unpaired surrogate is U+FFFD, and the order of members is kept. If keys are equal, the last value
+ * counts, at the place of the first. NUL may occur in strings and in keys (use json_string_length,
  * json_object_iter_key_len).
  *
- * Numbers keep what jansson's types can hold: an integer spelling gives json_integer, any
- * other a json_real. What fits neither (integers beyond 64 bits, numbers beyond a double,
- * NaN) becomes an *odd number*: a json string starting with byte 0xFF, which no text can be.
- * So a caller that wants a number sees a string and refuses it, and ek_json_write and the
- * template print it exactly. Do not give trees that may hold one to json_dumps. */
+ * Numbers have jansson's types: an integer spelling gives json_integer, any other a json_real. A number that fits
+ * neither (an integer beyond 64 bits, a number beyond a double, NaN) becomes an *odd number*: a json string that starts
+ * with byte 0xFF, which no text contains. So a caller that needs a number sees a string and refuses it, and
+ * ek_json_write and the template print it exactly. Do not give trees that may hold an odd number to json_dumps. */
 #ifndef EK_TEXT_JSON_H
 #define EK_TEXT_JSON_H
 
