@@ -54,8 +54,8 @@ typedef struct ek_bench_result {
     double prompts;           /* for generation at depth: tokens per second of the prompts before it */
     bool offered;             /* a default row, which is left out if it takes too long or does not fit */
     bool left_out;
-    double would_take; /* why, seconds; */
-    double needs;      /* or bytes of keys and values; 0 and 0: the context does not hold it */
+    double would_take; /* the reason: seconds, */
+    double needs;      /* or bytes of keys and values; both 0: the context is too short */
 } ek_bench_result;
 
 /* The machine's limits per second: bytes read from memory; multiply-adds of 8-bit integers (vectors, tiles) and of
@@ -84,8 +84,8 @@ void ek_bench_print_json(const ek_bench_report *r);
 
 /* ------------------------------------------------------------------ towers */
 
-/* bench --pictures, --sounds: how long a model's towers take, on a CPU beside its limit, or on a device; with
- * --first-token also how long until the first token of a question with one. Returns the exit status. */
+/* bench --pictures, --sounds: the time of a model's towers, on a CPU beside its limit, or on a device. With
+ * --first-token also the time to the first token of a question with a picture or sound. Returns the exit status. */
 int ek_bench_towers(const ek_cli *cli);
 
 #endif

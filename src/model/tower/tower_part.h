@@ -63,12 +63,12 @@ static inline bool ek_clips_out(const ek_clip *c)
 
 typedef struct ek_tower_ops {
     unsigned cpu;
-    ek_pool *pool; /* of ek_towers_opts; products run on it, because weights may lie on its NUMA nodes */
+    ek_pool *pool; /* the pool of ek_towers_opts; products run on it, because weights may lie on its NUMA nodes */
     ek_linear_ops linear;
     ek_row_ops rows;
     ek_attn_rows_ops attn;
     ek_convert_ops convert;
-    int integers_from; /* of ek_towers_opts, or the engine's rule */
+    int integers_from; /* the limit of ek_towers_opts, or the engine's rule */
 } ek_tower_ops;
 
 /* --- an encoder --- */
@@ -86,7 +86,7 @@ typedef struct ek_tower_part_ops {
 struct ek_tower_part {
     const ek_tower_part_ops *ops;
     const ek_tower_ops *kernels;
-    int hidden; /* of the text model */
+    int hidden; /* hidden_size of the text model */
 };
 
 /* The encoders, for a device that computes them. NULL if the model has none, or its weights are not packed

@@ -223,7 +223,7 @@ void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* the scalar definition,
 
 /* Quantises all rows of a for w; does nothing for Form F or if they are quantised so. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);
-/* The same for all readers added to form. */
+/* The same for all readers that were added to form. */
 void ek_acts_quantize_as(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, ek_act_form form);
 
 /* y = x w^T for all rows and panels, spread over the pool; quantises x first if w needs it.
@@ -237,8 +237,8 @@ enum { EK_GATE_OUTPUTS = 64, EK_GATE_ROWS = 128, EK_GATE_FLOATS = 2 * EK_GATE_RO
  * A task has EK_GATE_OUTPUTS outputs of both, which any group of form divides. u is another product of the same rows,
  * or exists already. */
 typedef struct ek_linear_gate {
-    const ek_linear *up; /* with w's number of outputs, of inputs and of inputs per group; NULL: u is `factor` */
-    const float *factor; /* of row r: from r * ldf on */
+    const ek_linear *up; /* with w's number of outputs, inputs and inputs per group; NULL: u is `factor` */
+    const float *factor; /* floats; row r begins at r * ldf */
     ptrdiff_t ldf;
     void (*gelu_mul)(float *y, const float *g, const float *u, int n); /* of ek_row_ops */
     ek_acts *out; /* k: the outputs of w; x is not read. The run sets its form at the end */
