@@ -2,6 +2,7 @@
 
 #define HOLD_SECONDS 8.0 /* maximum time that a prompt is held */
 #define COMPANY      1.0 /* seconds after which requests that ran together are not expected again */
+#define LONGER       4.0 /* times as many rows as a held prompt has: it does not wait for a prompt that has more left */
 #define DEAR         1.1 /* holding is faster if rows beside replies cost this many times more */
 
 enum { LAST_ROWS = 2 }; /* rows that a held prompt leaves; a single row would be a reply's */
@@ -40,13 +41,17 @@ static bool is_dear_beside_replies(const ek_engine *e)
     return e->timing.beside == 0 || e->timing.beside > e->timing.alone * DEAR;
 }
 
-/* Seconds that the other prompts of r's client take without their last rows. */
+/* Seconds that the other prompts of r's client take without their last rows; 0: r does not wait, because there are
+ * none, or one is far longer than r. */
 static double others_seconds(const ek_engine *e, const ek_request *r)
 {
+    const double own = r->n_prompt - r->cache.n_hit;
     double rows = 0;
     for (int i = 0; i < e->n_running; i++) {
         const ek_request *q = e->running[i];
-        if (q != r && q->turn.client == r->turn.client) rows += before_last(q);
+        if (q == r || q->turn.client != r->turn.client) continue;
+        if (before_last(q) > own * LONGER) return 0;
+        rows += before_last(q);
     }
     return rows * e->timing.alone;
 }

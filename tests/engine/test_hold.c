@@ -111,6 +111,17 @@ static void short_prompts_end_in_one_step(void **state)
     assert_int_equal(n_steps, REPLY);
 }
 
+/* A completion beside an agent's long prompt. */
+static void a_short_prompt_does_not_wait_for_a_long_one(void **state)
+{
+    (void)state;
+    ek_engine *e = open(100e-6, 0.02);
+    ask_for(e, 0, 12 * CHUNK, 1), ask_for(e, 1, 100, 1);
+    finish(e);
+    assert_int_equal(clients[1].first_at, 1);
+    assert_true(clients[0].first > clients[1].last);
+}
+
 /* Another client's prompts delay nothing. */
 static void nobody_waits_for_another_client(void **state)
 {
@@ -180,9 +191,13 @@ static void company_is_awaited(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompts_of_one_client_end_together),   cmocka_unit_test(short_prompts_end_in_one_step),
-        cmocka_unit_test(nobody_waits_for_another_client),      cmocka_unit_test(none_is_held_for_long),
-        cmocka_unit_test(rows_that_cost_the_same_hold_nothing), cmocka_unit_test(company_is_awaited),
+        cmocka_unit_test(prompts_of_one_client_end_together),
+        cmocka_unit_test(short_prompts_end_in_one_step),
+        cmocka_unit_test(a_short_prompt_does_not_wait_for_a_long_one),
+        cmocka_unit_test(nobody_waits_for_another_client),
+        cmocka_unit_test(none_is_held_for_long),
+        cmocka_unit_test(rows_that_cost_the_same_hold_nothing),
+        cmocka_unit_test(company_is_awaited),
     };
     return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
 }
