@@ -30,7 +30,7 @@ int ek_socketpair(int domain, int type, int protocol, int fd[2]);
 int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags);
 int pipe2(int fd[2], int flags);
 #define MSG_CMSG_CLOEXEC  0
-#define POLLRDHUP         0 /* a peer that closes its sending side is noticed only when it is gone */
+#define POLLRDHUP         0 /* a half-closed peer is noticed only once it has closed fully */
 
 /* A counter whose descriptor is readable while it is not 0. Here: datagrams of a socket that is its own peer; each read
  * takes one. */

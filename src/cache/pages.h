@@ -32,7 +32,8 @@ typedef struct ek_page_memory {
 ek_err ek_pages_open(ek_pages **out, const int n[EK_PAGE_KINDS], const ek_page_memory *memory);
 void ek_pages_close(ek_pages *p); /* every page must have been released */
 
-/* Puts n pages of a kind, count 1, into out[0..n). All or none: EBUSY leaves out alone. */
+/* Puts n pages of a kind, each with count 1, into out[0..n). EBUSY if there are fewer than n pages; then none is taken,
+ * and out is unchanged. */
 ek_err ek_pages_acquire(ek_pages *p, ek_layer_kind kind, int n, int32_t *out);
 /* One more holder for a page that is held already. */
 void ek_pages_retain(ek_pages *p, ek_layer_kind kind, int32_t page);

@@ -86,9 +86,9 @@ void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int
 /* A sequence began with the first n cached positions of the key. Sliding pages with which several began are spared for
  * a while. Forgets the found path. */
 void ek_prefix_began(ek_prefix *x, const ek_prefix_key *key, int n);
-/* A sequence that began at n now has kept pages of its own for a later end, where its next turn will begin: from now on
- * the other sliding pages that n needs are seldom used, unless several sequences began there. Forgets the found path.
- */
+/* A sequence that began at n now has its own kept pages for a later end, where its next turn will begin. From now on,
+ * the other sliding pages that n needs count as seldom used, unless several sequences began there. Forgets the found
+ * path. */
 void ek_prefix_passed(ek_prefix *x, const ek_prefix_key *key, int n, const ek_prefix_keep *end);
 /* Evicts the least recently used idle pages until the byte limit holds. */
 void ek_prefix_shrink(ek_prefix *x);

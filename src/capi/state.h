@@ -14,8 +14,8 @@
 #include "open/open.h"
 
 struct chat;
-/* Threads that read chats' bodies and write whole replies, so that neither the engine's nor the program's thread does,
- * and the chats that wait for them. */
+/* Threads that read chats' bodies and write whole replies, and the chats that wait for these threads. Neither the
+ * engine's nor the program's thread should do this work. */
 typedef struct capi_workers {
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t wake;

@@ -202,7 +202,7 @@ void ek_turn_feed(ek_turn *t, const ek_turn_news *news);
 bool ek_turn_replay(ek_turn *t);
 /* Asks the engine to end the request. The end comes as news; tokens until then belong to the answer. */
 void ek_turn_cancel(ek_turn *t);
-/* Ends the turn at once with EK_END_CANCELLED, unless it has ended; for clients that have gone. */
+/* Ends the turn at once with EK_END_CANCELLED, unless it has ended; for clients that have left. */
 void ek_turn_abandon(ek_turn *t);
 
 /* Borrowed; valid until ek_turn_close. */

@@ -41,7 +41,7 @@ typedef struct ek_layout {
     const ek_item **parts; /* of all tensors */
     ek_item rope;          /* rope_freqs.weight, which only GGUF has */
     float *rope_values;
-    ek_item order; /* a drafter's masked_embedding.token_ordering, which is no weight */
+    ek_item order; /* a drafter's masked_embedding.token_ordering, which is not a weight */
     float *order_values;
     double bytes; /* of all planes */
 } ek_layout;

@@ -150,8 +150,8 @@ typedef struct ek_engine_opts {
                        twice a step without prompts. A step always has EK_GAP_LEAST prompt rows (engine/gap.h), or a
                        whole mutual span. 0: no limit; speed only */
     double kv_bytes; /* memory for pages; 0: enough for max_requests contexts, or half of the free memory */
-    /* Maximum bytes of finished requests' pages that are kept, in the same pool, for prompts that begin alike; running
-     * requests take them when they need pages. INFINITY: the whole pool; 0: no cache. */
+    /* Maximum bytes of finished requests' pages that are kept in the same pool, for prompts with the same beginning;
+     * running requests take them when they need pages. INFINITY: the whole pool; 0: no cache. */
     double cache_bytes;
     /* Maximum bytes of kept features of pictures and sounds that no running request needs. */
     double feature_bytes;

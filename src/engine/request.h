@@ -71,7 +71,7 @@ typedef struct ek_request_cache {
     int n_hit;                        /* tokens among them that it began with */
     int n_cached;                     /* n_hit at the first admission, which events report */
     int n_captured;                   /* whole pages given to the index */
-    bool asked_store;                 /* the store was asked for its prompt, or asking does not pay now */
+    bool asked_store;                 /* the store was asked for its prompt, or asking would take too long now */
     bool in_line;                     /* it lacks pages while an earlier request's pages are read */
     ek_request_id wait_for;           /* a running request that computes its prompt's beginning; 0: none */
     int wait_pages;                   /* it waits until that request has this many whole pages */

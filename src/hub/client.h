@@ -23,8 +23,8 @@ typedef struct ek_hub_places {
     double timeout;   /* HF_HUB_DOWNLOAD_TIMEOUT, seconds without a byte; default 30 */
 } ek_hub_places;
 
-/* env looks a variable up, like getenv. EINVAL for an endpoint that is no http address, a token that no header can
- * carry, a timeout that is no number, and an unknown home folder. Call ek_hub_places_fini also after an error. */
+/* env looks a variable up, like getenv. EINVAL for an endpoint that is not an http address, a token that no header can
+ * carry, a timeout that is not a number, and an unknown home folder. Call ek_hub_places_fini also after an error. */
 typedef char *ek_hub_env(const char *name);
 ek_err ek_hub_places_init(ek_hub_places *p, ek_hub_env *env);
 void ek_hub_places_fini(ek_hub_places *p);

@@ -4,7 +4,7 @@
 
 #include "lib/operand.h"
 
-/* One output matrix [M, N]: where its operands start. */
+/* One output matrix [M, N]: the beginnings of its operands. */
 typedef struct lib_pair {
     int64_t x, y;                 /* byte offsets of row 0 */
     int64_t w;                    /* index of the matrix; pairs with equal indices share it */
@@ -26,7 +26,7 @@ ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p);
 ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_product *p, ek_precision precision);
 
 /* Computes pairs [first, first + n_pairs) with the packed w, by the engine's kernels or those of ops/linear/linear_b.h.
- * precision is read for Form Q only, where it is not EK_EXACT. */
+ * precision is used only for Form Q, where it is not EK_EXACT. */
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
                       int64_t n_pairs, ek_precision precision);
 

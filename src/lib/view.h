@@ -88,7 +88,7 @@ void lib_store(const lib_kernels *k, uint8_t *to, ek_type t, int64_t stride, con
 /* An output. EINVAL if its elements share memory. If it may share memory with an input, the operator
  * writes to working memory and lib_out_end copies the result. */
 typedef struct lib_out {
-    lib_view view; /* where the operator writes */
+    lib_view view; /* the memory to which the operator writes */
     lib_view final;
     bool staged;
 } lib_out;

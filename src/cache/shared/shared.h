@@ -1,4 +1,4 @@
-/* Pages on a server: connections, reads and writes, each on a thread of its own. Inside src/cache/shared. */
+/* Pages on a server: connections, reads and writes, each on a separate thread. Inside src/cache/shared. */
 #ifndef EK_CACHE_SHARED_SHARED_H
 #define EK_CACHE_SHARED_SHARED_H
 

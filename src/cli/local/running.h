@@ -30,7 +30,7 @@ ek_running *ek_running_list(int *n);
 /* Whether the process still runs. */
 bool ek_running_alive(const ek_running *r);
 
-/* "http://127.0.0.1:8080", where this machine reaches it. */
+/* The address at which this machine reaches the server: "http://127.0.0.1:8080". */
 void ek_running_url(char *out, int room, const ek_running *r);
 
 /* A server's load now, from /metrics and /proc; -1: no answer within half a second. */

@@ -36,11 +36,12 @@ bool ek_feature_is_of(const ek_feature *x, const ek_media *m);
 
 /* The entry of a content, which the caller then holds, or NULL. */
 ek_feature *ek_features_find(ek_features *f, const ek_media *m);
-/* Memory for the rows of a content that has none, held by the caller and not to be found yet. ENOMEM. */
+/* Takes memory for the rows of a content that has no entry. The caller holds the new entry, and no request finds it
+ * yet. ENOMEM. */
 ek_err ek_features_make(ek_features *f, const ek_media *m, ek_feature **out);
 /* The rows are written: the entry can be found from now on. */
 void ek_features_add(ek_features *f, ek_feature *x);
-/* Holds no longer. An entry that was never added is gone; others stay as far as the limit allows. */
+/* Releases the caller's hold. An entry that was never added is freed. Others stay, as far as the limit allows. */
 void ek_features_drop(ek_features *f, ek_feature *x);
 
 #endif

@@ -1,7 +1,7 @@
-/* The rows of allowed tokens of a step (ek_mask). A thread of their own makes them while a device computes the forward
- * pass, because only the draws need them. If a draw needs a row that the thread has not begun, the waiting thread makes
- * it. With an executor on the CPU there is no such thread: a thread that the system suspends in the middle of a row
- * would delay the step by milliseconds and save a tenth of one. */
+/* The rows of allowed tokens of a step (ek_mask). A separate thread makes them while a device computes the forward
+ * pass, because only the draws need them. If a draw needs a row that this thread has not begun, the waiting thread
+ * makes it. With an executor on the CPU there is no separate thread: if the system suspended it in the middle of a row,
+ * the step would wait for milliseconds, to save a tenth of one. */
 #ifndef EK_ENGINE_MASKS_H
 #define EK_ENGINE_MASKS_H
 

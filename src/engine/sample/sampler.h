@@ -58,7 +58,7 @@ int32_t ek_sample(ek_sampler *s, const float *logits, const uint64_t *allowed, c
  * probability 2^-64. */
 uint64_t ek_logits_digest(const float *logits, int vocab_size);
 
-/* Whether there is no NaN and no infinity. */
+/* Whether all numbers are finite. */
 bool ek_logits_finite(const float *logits, int vocab_size);
 
 #endif

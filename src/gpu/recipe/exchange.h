@@ -59,7 +59,7 @@ void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e);
 /* Exchanges the rows of hidden_size at x->buf.y. Each device has computed its outputs of them. */
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n);
 /* Whether all devices may compute n rows of y whole instead, which is faster for few rows. The exchanges before and
- * after it then have landings of their own. */
+ * after y then have separate landings. */
 bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n);
 /* The rows of logits. */
 void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n);

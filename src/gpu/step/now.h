@@ -58,7 +58,7 @@ typedef struct ek_gpu_set {
 
 /* A run's knowledge of the current step. Addresses are in its block. */
 typedef struct ek_gpu_now {
-    ek_gpu_set all, tail; /* tail: used where some rows want no logits */
+    ek_gpu_set all, tail; /* tail: used if some rows want no logits */
     int n_want, first_logits, n_draws, first_draw;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
     const int32_t *table_host[EK_KIND_COUNT]; /* the source of the copy in `table` */

@@ -32,9 +32,9 @@ typedef struct ek_attn_shape {
 
 typedef struct ek_attn ek_attn; /* kernels of one (shape, ISA), chosen at load */
 
-/* Plans attention for shape; the caller frees *out. EINVAL if n_heads is not a multiple of n_kv_heads or
- * n_start none of EK_SEGMENT. EUNSUPPORTED
- * names kind, format and head_dim if there is no kernel: there is no fallback. */
+/* Plans attention for shape; the caller frees *out. EINVAL if n_heads is not a multiple of n_kv_heads, or n_start not a
+ * multiple of EK_SEGMENT. EUNSUPPORTED names kind, format and head_dim if there is no kernel, because there is no
+ * fallback. */
 ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *shape);
 void ek_attn_free(ek_attn *a);
 

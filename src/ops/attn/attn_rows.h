@@ -38,13 +38,13 @@ static inline ptrdiff_t ek_q16(int i, int d)
 typedef struct ek_score_block {
     const uint8_t *key[EK_SCORE_KEYS]; /* rows of dim elements of type; all 16 are readable */
     const float *turned; /* Form A, F32: instead of key, element d of key j at turned[16 d + j]; or NULL */
-    ptrdiff_t ahead;     /* prefetch distance in bytes, from a key to one that is read soon; 0: none */
+    ptrdiff_t ahead;     /* distance in bytes from a key to a later one that is prefetched; 0: none */
     ek_dtype type;       /* F32, F16, BF16; Form B: BF16 */
     int dim;             /* 1 to EK_MAX_HEAD_DIM */
-    const float *q;      /* Form A: n_q rows, stride EK_Q_STRIDE, zeros behind dim up to a multiple of 32;
-                            queries n_q to EK_TILE are zeros */
+    const float *q; /* Form A: n_q rows, stride EK_Q_STRIDE, with zeros after dim up to a multiple of 32; queries n_q to
+                       EK_TILE are zeros */
     const uint16_t *q16; /* Form B: the queries in bf16, element d of query i at ek_q16(i, d); zeros as in q */
-    float scale;         /* Form B: of the scores; Form A: not read, q is scaled */
+    float scale;         /* Form B: the scale of scores; Form A: not read, because q is scaled */
     int n_q;             /* 1 to EK_TILE */
     float *e;            /* n_q rows, stride EK_SEGMENT: EK_SCORE_KEYS scores each */
 } ek_score_block;

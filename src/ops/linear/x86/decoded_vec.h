@@ -48,7 +48,7 @@ static void madd(float *acc, const float *const *x, int64_t at, int rows, const 
         }
 }
 
-/* fma(s, u, b) of 8 codes: the low and the high four of a word of 8 bits codes. */
+/* fma(s, u, b) of 8 codes: the low four and the high four codes of a word of 8-bit codes. */
 INLINE __m256 decode_8(const uint8_t *codes, int bits, __m256i shift, __m256i mask, __m256 s, __m256 b)
 {
     uint64_t word = 0;
