@@ -11,8 +11,7 @@
 enum {
     EK_BUDGET_IMAGE = 280, /* default soft tokens of a picture */
     EK_BUDGET_FRAME = 70,  /* default soft tokens of a video's frame */
-    EK_CELL = 48,          /* pixels: the side of one soft token's square, 3 x 3 patches of 16 */
-    EK_MAX_CELL = 256      /* the maximum side with other patches */
+    EK_MAX_CELL = 256      /* pixels: the maximum side of one soft token's square */
 };
 
 /* A model's patches: side x side pixels, of which pool x pool become one soft token. */

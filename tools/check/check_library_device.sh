@@ -3,7 +3,7 @@
 # sounds and pictures, and on a card also the fifteen tool calls, alone, at once and staggered.
 # Usage: check_library_device.sh BUILD_DIR: on the emulated device; check_library_device.sh DIR cuda: on a card, with DIR from an
 # archive of tools/carry.sh; Python 3.8 is needed there, nothing else.
-# tier: release
+# tier: all
 # runs: make
 set -eu
 cd "$(dirname "$0")/../.."

@@ -9,8 +9,9 @@ program=$build/evenkeel
 dir=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill $server 2>/dev/null; rm -rf "$dir"' EXIT
-export XDG_CACHE_HOME=$dir/cache # where kernels' evidence is kept
-export MESA_SHADER_CACHE_DIR=$dir/mesa # a new folder of evidence need not compile again
+# Mesa's compiled shaders stay where tests/vulkan and tests/open have them; kernels' evidence is kept in folders of this test.
+export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}}
+export XDG_CACHE_HOME=$dir/cache
 passed=0 failed=0
 count() { # status, what
   if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else

@@ -46,7 +46,7 @@ const ek_weight_type *ek_weight_type_minifloat(ek_minifloat kind);
 const ek_weight_type *ek_weight_type_fp8(ek_dtype elements, ek_dtype scales);
 
 /* All types of both kinds; those of bf16 come last, for --weights 8. */
-enum { EK_MINIFLOAT_TYPES = EK_MINIFLOATS + 6, EK_MINIFLOAT_BF16 = EK_MINI_MXFP8 };
+enum { EK_MINIFLOAT_TYPES = EK_MINIFLOATS + 6 };
 extern const ek_weight_type ek_minifloat_types[EK_MINIFLOAT_TYPES];
 
 /* Integer weights in the layouts of quantisers for PyTorch. Their values are those of ops/weights/weight_type.h,
