@@ -25,8 +25,8 @@ typedef struct ek_record {
     bool thinking;    /* the prompt has thinking on */
     int max_thinking; /* 0: no limit */
     char *form;       /* EK_RECORD_TOKENS: the grammar's source (chat/bounds.h); owned; NULL: no grammar, or unknown */
-    bool same_form;   /* the form is that of the request's first reply, in whose record it stands; form is NULL, or was
-                         taken from there */
+    bool same_form;   /* the form equals that of the request's first reply, whose record holds it; form is NULL, or was
+                         taken from that record */
     bool has_bounds;  /* EK_RECORD_TOKENS: the three fields are known, so the mask can be made again */
 } ek_record;
 

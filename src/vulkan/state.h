@@ -286,7 +286,7 @@ extern const ek_vulkan_shader ek_vulkan_shaders[]; /* ends with name NULL */
 
 /* *out NULL with VK_SUCCESS: no kernel has this name. */
 VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name);
-/* A shader may be specialised: threads and rows of a workgroup; 0: it is as it stands. */
+/* A shader may be specialised by the threads and rows of a workgroup; 0: it is not. */
 typedef struct ek_vulkan_size {
     uint32_t threads, tile;
 } ek_vulkan_size;

@@ -49,7 +49,7 @@ void ek_cli_put(FILE *to, const char *text);
  * if it could not be written. */
 bool ek_cli_put_answer(FILE *to, const char *text, size_t n);
 
-/* Whether the reader of standard output has closed it (head, a pager), which is no failure of ours. */
+/* Whether the reader of standard output has closed it (head, a pager). This is not a failure of the program. */
 bool ek_cli_reader_left(void);
 
 /* Reads a line from standard input, without its end; to be freed. NULL at the end of input. */

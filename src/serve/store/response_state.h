@@ -54,7 +54,7 @@ struct ek_response_store {
     size_t bytes, max_bytes;
     size_t lingering;                /* bytes of forgotten entries with readers, which count too */
     size_t read_bytes;               /* bytes of all entries with readers, kept or not */
-    struct ek_response_files *files; /* NULL: in memory alone */
+    struct ek_response_files *files; /* NULL: only in memory */
 };
 
 /* --- under the lock --- */

@@ -181,7 +181,7 @@ void ek_call_repair_scan(ek_json_size *out, const char *text, size_t n);
  * a string, a number or a word; commas before a closer; quotes '…' and quotes inside quotes; words of Python; keys and
  * words without quotes; missing values (null); closers that are missing, wrong or too many. The escapes are the lenient
  * reader's (json.h). A new reference to an object, or NULL if the meaning is not clear: a text that does not begin with
- * a brace, a key without a value, something behind the object, nesting beyond EK_JSON_DEPTH. Linear time. */
+ * a brace, a key without a value, text after the object, nesting beyond EK_JSON_DEPTH. Linear time. */
 json_t *ek_call_repair(const char *text, size_t n);
 
 #endif
