@@ -13,7 +13,7 @@ typedef uint64_t ek_cuda_ptr; /* a device address; 0: none */
  * reduced; otherwise blocks of 256 threads over all elements (grid.x) of a row (grid.y). --- */
 
 typedef struct ek_cuda_rows_args {
-    ek_cuda_ptr y, x, w; /* w: weights of a norm, up of gelu_mul, b of add_scale; may be 0 for a norm */
+    ek_cuda_ptr y, x, w; /* w: weights of a norm, up of gelu_mul, b of add_scale; a norm may have none (0) */
     int64_t ldy, ldx, ldw;
     float a; /* eps, factor or cap */
     int32_t n;
@@ -34,7 +34,8 @@ typedef struct ek_cuda_reduce_args {
     int32_t n;
 } ek_cuda_reduce_args;
 
-/* y[i] = f(x[i]): exp, tanh, ln, gelu; and the exponent split, which also writes n. For tests of math. */
+/* y[i] = f(x[i]), where f is exp, tanh, ln or gelu; and the split of the exponent, which also writes n. For tests of
+ * math. */
 typedef struct ek_cuda_math_args {
     ek_cuda_ptr y, n_out, x;
     int64_t n;
@@ -71,7 +72,7 @@ typedef struct ek_cuda_linear_args {
     int64_t ldf, ldy;
     int32_t n, rows;
     int32_t group_shift;                          /* log2 of the weights that share a scale */
-    int32_t zero, biased, f32_scales, f16_scales; /* scales: if neither, bf16 */
+    int32_t zero, biased, f32_scales, f16_scales; /* scales are bf16 unless one of these is set */
     int32_t pass;                                 /* units of 64 inputs between two exchanges; a multiple of 16 */
     int32_t levels;                               /* of a stack */
     /* ek_product_*_tile: units per part, a power of two of leaves; 0: no parts. y then has `rows` rows of ldy per part:
@@ -91,7 +92,7 @@ enum { EK_CUDA_WIDE_BLOCKS = 3, EK_CUDA_WIDE_SLOTS = 2, EK_CUDA_WIDE_CONTROL = 5
 enum {
     EK_CUDA_WIDE_COLUMNS = 64,
     EK_CUDA_WIDE_PAIR = EK_CUDA_WIDE_COLUMNS * 144
-}; /* for one limb; slightly more than needed for two */
+}; /* bytes for one limb; for two, slightly more than needed */
 #define EK_CUDA_WIDE_UNITS(bits) ((bits) == 4 ? 4 : 2)
 #define EK_CUDA_WIDE_SHARED(bits)                                            \
     (EK_CUDA_WIDE_SLOTS * EK_CUDA_WIDE_UNITS(bits) *                         \
@@ -122,16 +123,17 @@ typedef struct ek_cuda_kv {
     ek_cuda_ptr base; /* the layer's block in page 0 */
     int64_t stride;   /* bytes from a page to the next */
     int64_t ld_pages;
-    int64_t k_bytes, v_bytes; /* of one KV head in a page */
+    int64_t k_bytes, v_bytes; /* bytes of one KV head in a page */
     int32_t k_format, v_format, head_dim, n_kv_heads;
-    int32_t k_bits, v_bits, k_shift, v_shift; /* of codes; log2 of the dims that share a scale */
+    int32_t k_bits, v_bits, k_shift, v_shift; /* bits of codes; log2 of the dims that share a scale */
 } ek_cuda_kv;
 
 typedef struct ek_cuda_place { /* the place of a row's token */
     int32_t view, pos;
 } ek_cuda_place;
 
-/* From a head to a query or key (ops/rows/rows.h): its norm with weights, then its rotation by a row of cos and sin. */
+/* The steps from a head to a query or key (ops/rows/rows.h): its norm with weights, then its rotation by a row of cos
+ * and sin. */
 typedef struct ek_cuda_head {
     ek_cuda_ptr norm, cos, sin; /* norm 0: the head is final */
     int64_t ld_table;
@@ -139,11 +141,10 @@ typedef struct ek_cuda_head {
     int32_t rotated;
 } ek_cuda_head;
 
-/* ek_kv_store: grid (n_kv_heads, rows, 2), 128 threads: z = 0 keys, finished by `head`, 1 values, normed without
- * weights if there is a head.norm. k and v are read only, and may be one.
- * ek_kv_store_rows_DIM, 256 or 512: of prompts in f16, without a start and with a head.norm: grid (n_kv_heads,
- * ceil(rows / EK_CUDA_STORE_ROWS), 2), EK_CUDA_STORE_THREADS. ek_kv_store_codes_DIM: the same in i12 and i8, with a
- * start or without. */
+/* ek_kv_store: grid (n_kv_heads, rows, 2), 128 threads. z = 0: keys, finished by `head`; 1: values, normed without
+ * weights if there is a head.norm. k and v are only read and may be the same. ek_kv_store_rows_DIM, 256 or 512: for
+ * prompts in f16, without a start and with a head.norm: grid (n_kv_heads, ceil(rows / EK_CUDA_STORE_ROWS), 2),
+ * EK_CUDA_STORE_THREADS. ek_kv_store_codes_DIM: the same in i12 and i8, with or without a start. */
 enum { EK_CUDA_STORE_ROWS = 32, EK_CUDA_STORE_THREADS = 256 };
 
 typedef struct ek_cuda_store_args {
@@ -167,7 +168,7 @@ typedef struct ek_cuda_attn_tile {
     int32_t row, head; /* the first query: row, head within the KV head's group */
     int32_t n_q, kv_head;
     int32_t view;
-    int32_t seg0, n_seg; /* segments that any of the queries touches */
+    int32_t seg0, n_seg; /* the segments that any of the queries touches */
     int32_t leaf0;       /* number of the first leaf in scratch memory; unused by attn_prompt */
 } ek_cuda_attn_tile;
 
@@ -176,13 +177,13 @@ typedef struct ek_cuda_attn_item {
     int32_t tile, seg; /* tile -1: no work */
 } ek_cuda_attn_item;
 
-/* A work item of attn_half, with everything that a block needs to begin, because each load that waits for another one
- * delays every layer. */
+/* A work item of attn_half, with all data that a block needs to begin. A load that waits for another one would delay
+ * every layer. */
 typedef struct ek_cuda_attn_start {
     ek_cuda_attn_tile t;
     int32_t tile, seg; /* tile -1: no work */
-    int32_t lo, end;   /* of the tile's first row */
-    int32_t page[4];   /* of the segment: its entries in the view's table */
+    int32_t lo, end;   /* visible keys of the tile's first row */
+    int32_t page[4];   /* entries of the view's table for the segment */
 } ek_cuda_attn_start;
 
 typedef struct ek_cuda_attn_args {
@@ -204,26 +205,26 @@ typedef struct ek_cuda_attn_args {
     int32_t levels;  /* attn_prompt: levels of a stack */
     int32_t slots;   /* attn_half: pieces of its ring, which fits the launch's shared memory; attn_int_join: a leaf is a
                         node of 2^slots segments */
-    ek_cuda_acts to; /* records of o, if o is also quantised; q 0: not. head_dim is then whole groups */
+    ek_cuda_acts to; /* records of o, if o is also quantised; q 0: o is not. head_dim is then whole groups */
     ek_cuda_head head; /* attn_half and attn_int_DIM: how rows of q become queries */
-    /* attn_half, attn_int_DIM and attn_deep: with `single`, every view has one row in the step, whose last visible key
-     * is its own. For the former two k and v are then the new keys and values in the form of ek_kv_store, which the
-     * kernel stores itself; 0: they are in their pages. */
+    /* attn_half, attn_int_DIM and attn_deep: with `single`, every view has one row in the step, and the row's last
+     * visible key is its own. For attn_half and attn_int_DIM, k and v are then the new keys and values in the form of
+     * ek_kv_store, and the kernel stores them itself; 0: they are already in their pages. */
     ek_cuda_ptr k, v, k_norm;
     int64_t ldk;
     int32_t single;
     int32_t starts; /* attn_int_DIM: items are ek_cuda_attn_start */
-    /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, at most
-     * EK_CUDA_ATTN_JOINED. 0: attn_join does that in a launch of its own. attn_int_DIM: int32 per leaf, of which there
-     * may be any number. attn_prompt: one int32, the number of requested tiles, zero before and after. */
+    /* attn_half: int32 per tile, zero before and after. The last block of a tile joins its leaves, at most
+     * EK_CUDA_ATTN_JOINED; 0: attn_join does it in a separate launch. attn_int_DIM: int32 per leaf; any number of
+     * leaves. attn_prompt: one int32, the number of requested tiles, zero before and after. */
     ek_cuda_ptr ended;
 } ek_cuda_attn_args;
 
 enum { EK_CUDA_ATTN_JOINED = 8, EK_CUDA_ATTN_PIECE = 8192 };
 /* Pieces of a ring, for few, some and many blocks. */
 enum { EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_MANY_SLOTS = 8 };
-/* ek_attn_deep_DIM: queries per tile; maximum pieces of its ring; shared memory of queries and ring, of which a
- * multiprocessor has room for four blocks and a block of attn_join. */
+/* ek_attn_deep_DIM: queries per tile; maximum pieces of its ring; shared memory of queries and ring. A multiprocessor
+ * has room for four such blocks and a block of attn_join. */
 enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 enum { EK_CUDA_PROMPT_SMALL_TILE = 32, EK_CUDA_PROMPT_SMALL_SHARED = 79280 }; /* ek_attn_prompt_small_* */
@@ -256,7 +257,7 @@ typedef struct ek_cuda_sample {
     int32_t n_bias, n_count;
     float temperature, top_p, min_p, repetition, presence, frequency;
     int32_t top_k;
-    int32_t pos; /* of the sampled token */
+    int32_t pos; /* the position of the sampled token */
 } ek_cuda_sample;
 
 typedef struct ek_cuda_sample_args {

@@ -20,22 +20,22 @@
 
 enum {
     EK_CUDA_EXCHANGE_RANKS = 8,
-    EK_CUDA_EXCHANGE_PIECES = 2, /* buffers of an exchange, */
-    EK_CUDA_EXCHANGE_SPANS = 6,  /* spans of rows of both buffers; of a record: codes per limb, and scales */
+    EK_CUDA_EXCHANGE_PIECES = 2, /* buffers of an exchange */
+    EK_CUDA_EXCHANGE_SPANS = 6, /* spans of rows of both buffers: of a record, the codes of each limb, and the scales */
     EK_CUDA_EXCHANGE_BLOCKS = 64,
     EK_CUDA_EXCHANGE_THREADS = 256,
     EK_CUDA_EXCHANGES = 4096,        /* maximum per step */
-    EK_CUDA_EXCHANGE_STEPS = 1 << 19 /* are counted; then landings and controls are zeroed, and numbers restart at 0 */
+    EK_CUDA_EXCHANGE_STEPS = 1 << 19 /* number of counted steps; then all restarts at 0 */
 };
 
 enum {
     EK_CUDA_WORDS_ROWS = 4,         /* maximum rows of a step that are exchanged in words (docs/CUDA.md) */
-    EK_CUDA_LANDINGS = 5,           /* of a layer's exchanges in turn; the last is for logits */
-    EK_CUDA_LANDING_BYTES = 8 << 20 /* maximum bytes of one */
+    EK_CUDA_LANDINGS = 5,           /* landings of a layer's exchanges, used in turn; the last one is for logits */
+    EK_CUDA_LANDING_BYTES = 8 << 20 /* maximum bytes of a landing */
 };
 
-/* A device's state for exchanges, initially zeros. ready: number of the latest exchange whose rows it has announced;
- * lost: another device's rows did not come, and no exchange waits any more. */
+/* A device's state for exchanges, initially zeros. ready: the number of the latest exchange whose rows the device has
+ * announced. lost: another device's rows did not arrive, and no exchange waits any more. */
 typedef struct ek_cuda_exchange_control {
     uint32_t ready, lost, unused[14];
 } ek_cuda_exchange_control;

@@ -1,8 +1,11 @@
-/* Constants for launches of ek_product_*_r* and ek_products_*_r* of Form F (kernels/product/product_f.cuh): rows per
- * tile 1, 2, 4 or 8; outputs per tile; inputs per slot; bytes of a slot, for weights of `bytes` each and rows; shared
+/* Constants for launches of ek_product_*_r* and ek_products_*_r* of Form F (kernels/product/product_f.cuh). A tile has
+ * 1, 2, 4 or 8 rows.
+ *
+ * In this order: outputs per tile; inputs per slot; bytes of a slot, for weights of `bytes` each and rows; shared
  * memory, for a number of warps and of slots per warp, with `levels` nodes of T before leaves that are added together.
- * Warps per block, each with a leaf of 256 inputs: a power of two, or the number of leaves. Arguments:
- * ek_cuda_linear_args with `slots`, grid (groups of outputs x parts x tiles of rows), tiles first; or
+ * A block has one warp per leaf of 256 inputs: a power of two of warps, or the number of leaves.
+ *
+ * Arguments: ek_cuda_linear_args with `slots`, grid (groups of outputs x parts x tiles of rows), tiles first; or
  * ek_cuda_products_args. */
 #ifndef EK_CUDA_FEW_H
 #define EK_CUDA_FEW_H

@@ -11,9 +11,9 @@ enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64, EK_CUDA_STAGE_WIDTH =
  * `from` become panels [first, first + n) of the matrix. */
 typedef struct ek_cuda_pack_args {
     ek_cuda_ptr from, codes, scales;
-    int64_t panel_bytes, group_bytes; /* of the CPU's layout */
+    int64_t panel_bytes, group_bytes; /* bytes in the CPU's layout */
     int32_t first, k, units, group, a_group, bits;
-    int32_t scale_bytes; /* of one scale: 2 or 4 */
+    int32_t scale_bytes; /* bytes of one scale: 2 or 4 */
     int32_t biased;
 } ek_cuda_pack_args;
 
@@ -29,16 +29,16 @@ enum {
 
 typedef struct ek_cuda_pack_planes_args {
     ek_cuda_ptr from, codes, scales;
-    int64_t panel_bytes, block_bytes; /* of the CPU's layout */
+    int64_t panel_bytes, block_bytes; /* bytes in the CPU's layout */
     int32_t codes_at;                 /* in a block */
     int32_t first, k, units, block, group;
-    int32_t from_bits, bits; /* of a code there and here */
+    int32_t from_bits, bits; /* bits of a code there and here */
     int32_t zero, biased, rule, has_book;
     int8_t book[16];
 } ek_cuda_pack_planes_args;
 
 /* ek_embed: h[r] = elements of row id[r] of a matrix (ops/linear/linear.h, ek_linear_row), times factor. Id -1: the row
- * stays unchanged. Below -1: the row of token[EK_CUDA_DRAWN - id], which the previous step drew, or of 0 if it drew
+ * stays unchanged. Below -1: the row of token[EK_CUDA_DRAWN - id], which the previous step drew, or row 0 if it drew
  * none. grid (ceil(n / 256), rows), 256 threads. */
 enum { EK_CUDA_DRAWN = -2 };
 typedef struct ek_cuda_embed_args {
@@ -87,23 +87,23 @@ typedef struct ek_cuda_stage_args {
     ek_cuda_ptr scalar, x_norm;
     ek_cuda_ptr x;   /* may be 0 */
     ek_cuda_acts to; /* to.q 0: not quantised */
-    int64_t ld;      /* of h, y, x and pair_out */
+    int64_t ld;      /* elements from row to row of h, y, x and pair_out */
     float eps, factor;
     int32_t n, top_k, has_factor;
     int32_t known;      /* for ek_experts_end: row_pair and weight are written before the previous launch ends */
-    ek_cuda_ptr h_from; /* for ek_experts_end: h before; 0: h */
+    ek_cuda_ptr h_from; /* for ek_experts_end: the old h; 0: h itself */
 } ek_cuda_stage_args;
 
-/* ek_experts_inputs: h_out = h + norm(y, y_norm), and the inputs of its readers: norm(h_out, norm[0]) for the dense
- * MLP, norm[1] times factor for the router, norm[2] for the experts, quantised in groups of 64. grid (3, rows), 32
- * threads per 256 elements. ek_experts_inputs_any: in groups of 64, 32 or 16, and the router's row also as floats (q 0:
- * only as floats). */
+/* ek_experts_inputs: h_out = h + norm(y, y_norm), and the inputs of its readers, quantised in groups of 64: norm(h_out,
+ * norm[0]) for the dense MLP, norm[1] times factor for the router, norm[2] for the experts. grid (3, rows), 32 threads
+ * per 256 elements. ek_experts_inputs_any: in groups of 64, 32 or 16, and the router's row also as floats (q 0: only as
+ * floats). */
 typedef struct ek_cuda_inputs_args {
     ek_cuda_ptr h, h_out, y, y_norm;
     ek_cuda_ptr norm[3];
     ek_cuda_acts to[3];
     ek_cuda_ptr router; /* for ek_experts_inputs_any: floats; 0: none */
-    int64_t ld;         /* of h, h_out, y and router */
+    int64_t ld;         /* elements from row to row of h, h_out, y and router */
     float eps, factor;
     int32_t n;
 } ek_cuda_inputs_args;
@@ -121,14 +121,14 @@ typedef struct ek_cuda_layer_end_args {
     ek_cuda_ptr gate, gate_scales, proj, proj_scales;
     ek_cuda_ptr post_norm, scalar, x_norm, x;
     ek_cuda_acts to;         /* q 0: not quantised */
-    ek_cuda_acts row, gated; /* the inputs of both matrices; q: their offset in shared memory, */
-    int64_t ld, ldu;         /* of h, y and x */
+    ek_cuda_acts row, gated; /* the inputs of both matrices; q: their offset in shared memory */
+    int64_t ld, ldu;         /* elements from row to row of h, y and x */
     float eps;
     int32_t n, size;                         /* elements of h and of g */
     int32_t gate_panels, proj_panels;        /* per block */
     int32_t proj_shift;                      /* log2 of the threads per output of proj */
     int32_t zero;                            /* of codes */
-    int32_t value, g, sum, gate_at, proj_at; /* likewise for values of groups, g, the second product, and weights */
+    int32_t value, g, sum, gate_at, proj_at; /* offsets there of group values, g, the second product, weights */
 } ek_cuda_layer_end_args;
 
 /* ek_gate: gelu(g) * u, to y (may be 0) and quantised (to.q may be 0). grid (ceil(n / group / 8), rows), 256 threads: a
@@ -193,11 +193,11 @@ typedef struct ek_cuda_choose_args {
  * for experts, where block y is a job. ek_products_q4_l1_wide_gate: gelu of the first matrix's products times the
  * second's, quantised: y2 is their operand for a product by wgmma with one limb, and a.y is unused. */
 typedef struct ek_cuda_products_args {
-    ek_cuda_linear_args a;           /* for blocks z = 0, and of expert 0 */
-    ek_cuda_ptr codes2, scales2, y2; /* for blocks z = 1, or of the gate's second matrix */
+    ek_cuda_linear_args a;           /* for blocks z = 0, and for expert 0 */
+    ek_cuda_ptr codes2, scales2, y2; /* for blocks z = 1, or for the gate's second matrix */
     ek_cuda_ptr jobs, n_jobs;        /* 0: no experts */
     ek_cuda_ptr index;               /* sorted pair -> row of x; 0: identity. y has a row per sorted pair */
-    int64_t expert_bytes;            /* from one expert's matrix to the next */
+    int64_t expert_bytes;            /* bytes from one expert's matrix to the next */
 } ek_cuda_products_args;
 
 /* ek_arrange_l1, _l2: writes quantised rows in the order of products by wgmma (kernels/product/wide_product.cuh). grid
@@ -211,13 +211,13 @@ typedef struct ek_cuda_arrange_args {
 } ek_cuda_arrange_args;
 
 /* ek_products_warp_*, and with a gate and codes2 ek_product_mid_gate_*: the products of kernels/product/warp.cuh for
- * experts as above (jobs), or with a gate: a row's element i is gelu(product i) times product i of a second matrix
- * (codes2) or element i of u. 64 elements, a group of `to`, are a block's share; the block quantises them and writes
- * nothing else. grid (any, tiles of rows or jobs). *_s4: a share is 16 elements, and the EK_CUDA_SPREAD blocks of a
- * cluster have a group; grid (n / 16, tiles); l1 with codes2, l2 with u. */
+ * experts as above (jobs), or with a gate. With a gate, a row's element i is gelu(product i) times product i of a
+ * second matrix (codes2), or times element i of u. A block's share is 64 elements, a group of `to`; the block quantises
+ * them and writes nothing else. grid (any, tiles of rows or jobs). *_s4: a share is 16 elements, and the EK_CUDA_SPREAD
+ * blocks of a cluster have a group; grid (n / 16, tiles); l1 with codes2, l2 with u. */
 typedef struct ek_cuda_warp_args {
     ek_cuda_linear_args a;       /* with a gate, y is unused */
-    ek_cuda_ptr codes2, scales2; /* of the gate's second matrix; 0: u */
+    ek_cuda_ptr codes2, scales2; /* for the gate's second matrix; 0: u */
     ek_cuda_ptr u;               /* f32 */
     ek_cuda_ptr jobs, n_jobs;    /* 0: no experts */
     ek_cuda_ptr index;           /* sorted pair -> row of x; 0: identity */
@@ -229,7 +229,8 @@ typedef struct ek_cuda_warp_args {
     int32_t known, holds;
 } ek_cuda_warp_args;
 
-/* blocks of a cluster that share a group of 64 after a gate, 16 each; bytes of its shared memory */
+/* number of blocks of a cluster that share a group of 64 after a gate, with 16 elements each; bytes of the cluster's
+ * shared memory */
 enum { EK_CUDA_SPREAD = 4, EK_CUDA_SPREAD_SHARED = 16 + 8 / EK_CUDA_SPREAD * 256 };
 
 /* ek_experts_first_*: blocks [0, choose.router_blocks) compute the router's product; then, in clusters, gate_blocks the

@@ -6,7 +6,7 @@
 
 #include "cuda/model_args.h"
 
-/* Operands with one and with two limbs; 0: not wanted. */
+/* Operands with one and with two limbs; 0: not needed. */
 typedef struct ek_cuda_operands {
     ek_cuda_ptr one, two;
 } ek_cuda_operands;
@@ -25,7 +25,7 @@ typedef struct ek_cuda_quantize_operands_args {
     ek_cuda_operands to;
     ek_cuda_ptr x; /* f32 */
     int64_t ldx;
-    int32_t k; /* whole groups of 64 */
+    int32_t k; /* inputs, whole groups of 64 */
 } ek_cuda_quantize_operands_args;
 
 /* ek_product_heads_*_wide: the products of wide_product.cuh for q with one limb, k and v with two; rows 0: absent. */

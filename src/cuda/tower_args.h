@@ -42,7 +42,7 @@ typedef struct ek_cuda_tensors_int_args {
  * [1], like ek_row_ops.clamp; infinities: no clip. */
 enum { EK_CUDA_TOWER_WIDTH = 8192, EK_CUDA_TOWER_INPUTS = 3 };
 
-/* ek_tower_patch: patches of a picture with `across` patches per line, x[p][i] = value[sample i of patch p]; a patch is
+/* ek_tower_patch: patches of a picture with `across` patches per line. x[p][i] = value[sample i of patch p]; a patch is
  * side x side pixels of 3 samples. grid (ceil(3 side side / 256), patches), 256 threads. */
 typedef struct ek_cuda_patch_args {
     ek_cuda_ptr x, rgb, value; /* value: 256 floats */
@@ -58,12 +58,12 @@ typedef struct ek_cuda_tower_stage_args {
     int64_t ld; /* of all */
     float y_clip[2], x_clip[EK_CUDA_TOWER_INPUTS][2];
     float limit, factor;
-    float eps, x_eps; /* of y_norm and h_norm; of x_norm */
+    float eps, x_eps; /* eps: for y_norm and h_norm; x_eps: for x_norm */
     int32_t n, n_x, across;
 } ek_cuda_tower_stage_args;
 
-/* ek_tower_norms: from a row of x to one of y (which may be x), by those steps that are given: + bias; layer norm with
- * w[0] and b[0], if any; + (column[p % across] + line[p / across]) for row p; layer norm with w[1], b[1]; a norm
+/* ek_tower_norms: makes a row of y from a row of x (which may be y), by the steps that are given: + bias; layer norm
+ * with w[0] and b[0], if any; + (column[p % across] + line[p / across]) for row p; layer norm with w[1], b[1]; a norm
  * without weights (rms); clamp to clip. One block per row. */
 typedef struct ek_cuda_tower_norms_args {
     ek_cuda_ptr y, x, bias, w[2], b[2], column, line;
@@ -88,14 +88,15 @@ typedef struct ek_cuda_tower_windows_args {
  * weights, y = y sigmoid(y), clip. One block per row. */
 typedef struct ek_cuda_tower_taps_args {
     ek_cuda_ptr y, x, tap, norm;
-    int64_t ld; /* of y and x; tap: n */
+    int64_t ld; /* elements from row to row of y and x; tap has n */
     float clip[2], limit, eps;
     int32_t n, taps;
 } ek_cuda_tower_taps_args;
 
-/* ek_attn_near: attention over the keys near a query (ops/attn/attn_near.h), of `rows` rows of heads x dim. q, k and v
- * are first clamped to their bounds, then queries times q_scale (heads x dim), keys times k_scale; o is clamped to its
- * own. grid (ceil(rows / EK_CUDA_NEAR_QUERIES), heads), 16 threads per query, EK_CUDA_NEAR_SHARED(span) bytes. */
+/* ek_attn_near: attention over the keys near a query (ops/attn/attn_near.h), for `rows` rows of heads x dim. First q, k
+ * and v are clamped to their bounds; then queries are multiplied by q_scale (heads x dim), keys by k_scale. o is
+ * clamped to its own bounds. grid (ceil(rows / EK_CUDA_NEAR_QUERIES), heads), 16 threads per query,
+ * EK_CUDA_NEAR_SHARED(span) bytes. */
 enum { EK_CUDA_NEAR_QUERIES = 16, EK_CUDA_NEAR_MAX_DIM = 256 };
 #define EK_CUDA_NEAR_SHARED(span) (EK_CUDA_NEAR_QUERIES * (size_t)(span)*4)
 
@@ -106,14 +107,14 @@ typedef struct ek_cuda_near_args {
     int32_t heads, dim, span, rows;
 } ek_cuda_near_args;
 
-/* ek_tower_heads: in place, after clamping to clips: heads of queries and keys are normed with weights and rotated,
- * their first half by cos and sin of the column, their second half by those of the line (tables of dim / 4 per
- * position); values are normed without weights. grid (rows), EK_CUDA_TOWER_HEADS_THREADS; dim up to 128. */
+/* ek_tower_heads, in place: elements are clamped to clips. Then heads of queries and keys are normed with weights and
+ * rotated: their first half by cos and sin of the column, their second half by those of the line (tables of dim / 4 per
+ * position). Values are normed without weights. grid (rows), EK_CUDA_TOWER_HEADS_THREADS; dim up to 128. */
 enum { EK_CUDA_TOWER_HEADS_THREADS = 256 };
 
 typedef struct ek_cuda_tower_heads_args {
     ek_cuda_ptr q, k, v, q_norm, k_norm, cos, sin;
-    int64_t ld; /* of q, k and v */
+    int64_t ld; /* elements from row to row of q, k and v */
     float clip[3][2];
     float eps;
     int32_t heads, kv_heads, dim, across;

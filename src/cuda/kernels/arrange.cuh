@@ -11,8 +11,8 @@ namespace ek
 // bytes (mma.cuh), then {sx, X} of ROWS rows for the first unit and for the second. A thread writes 16 bytes of a
 // column's unit; grid.y: tiles of rows, or jobs.
 //
-// Groups of 32: a piece's words are 2 apart in a half of the unit, and only sx follows, for a unit's first group, then
-// for its second.
+// Groups of 32: a piece's words are 2 apart in a half of the unit. Only sx follows: for a unit's first group, then for
+// its second.
 template <int LIMBS, int COLUMNS, int A = 64> __device__ __forceinline__ void arrange(const ek_cuda_arrange_args &p)
 {
     constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8,

@@ -7,9 +7,9 @@
 namespace ek
 {
 
-// Probabilities of all experts, divided by the sum of the chosen ones, in ascending order of experts: by a warp, whose
-// lane has experts lane % 16 + 16 i of half a chain. A call that is not real runs over other numbers, to fetch its
-// code.
+// Probabilities of all experts, divided by the sum of the chosen ones, in ascending order of experts. Computed by a
+// warp, whose lane has experts lane % 16 + 16 i of half a chain. A call that is not real runs over other numbers, only
+// to fetch its code.
 __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, int32_t *chosen, bool real)
 {
     const int lane = threadIdx.x % 32, n = a.n_experts, first = lane / 16 * 64 + lane % 16;
@@ -36,7 +36,8 @@ __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, 
     const float total = __shfl_sync(~0u, add_lanes(sum), 16);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        key[i] = first + i * 16 < n ? ordered(__fdiv_rn(v[i], total)) : 0; // NaN: all are; the answer is refused later
+        key[i] = first + i * 16 < n ? ordered(__fdiv_rn(v[i], total))
+                                    : 0; // if the row has NaN, all are NaN; the answer is refused later
     int mine = 0;
     float p = 0;
     sum = 0;
@@ -45,7 +46,7 @@ __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, 
         best = __reduce_max_sync(~0u, max(max(key[0], key[1]), max(key[2], key[3])));
 #pragma unroll
         for (int i = 3; i >= 0; i--) id = key[i] == best ? ~(u32)(first + i * 16) : id;
-        id = ~__reduce_max_sync(~0u, id); // of several the first
+        id = ~__reduce_max_sync(~0u, id); // among equals the first
 #pragma unroll
         for (int i = 0; i < 4; i++) key[i] = (int)id == first + i * 16 ? 0 : key[i];
         if (lane == k) mine = (int)id, p = unordered(best);
@@ -60,11 +61,12 @@ __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, 
     if (real) ((float *)a.weight)[place] = p;
 }
 
-// Experts of all rows, then pairs by expert, and jobs (ek_group), by a block that first runs over other numbers without
-// writing, so that its code is fetched when the router's blocks have ended.
+// Finds the experts of all rows, then pairs by expert, and jobs (ek_group). The block first runs over other numbers
+// without writing, so that its code is there when the router's blocks have ended.
 __device__ __forceinline__ void choose(const ek_cuda_choose_args &a)
 {
-    EK_DYNAMIC_SHARED(int32_t, chosen); // not a variable: in clusters the emulated device has only one copy of those
+    EK_DYNAMIC_SHARED(int32_t,
+                      chosen); // not a variable, because in clusters the emulated device has only one copy of variables
     int32_t *const lead = chosen + EK_CUDA_CHOOSE_PAIRS;
     const int tid = threadIdx.x, pairs = a.rows * a.top_k;
 #pragma unroll 1

@@ -52,13 +52,13 @@ __device__ __forceinline__ void wait_for_previous()
 #endif
 }
 
-// for data that does not depend on the previous kernel: into the second-level cache
+// for data that does not depend on the previous kernel: fetches into the second-level cache
 __device__ __forceinline__ void prefetch_line(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-// into the multiprocessor's own cache, with the type of its later use; only after wait_for_previous
+// fetches into the multiprocessor's own cache, with the type of its later use; only after wait_for_previous
 __device__ __forceinline__ void touch_line(const void *p)
 {
     asm volatile("{\n"
@@ -125,7 +125,7 @@ template <int N> __device__ __forceinline__ void copy_async(void *to, const void
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_at(to)), "l"(from), "n"(N) : "memory");
 }
 
-// for data that other warps of the multiprocessor read too: through its cache
+// for data that other warps of the multiprocessor also read: through its cache
 __device__ __forceinline__ void copy_shared16(void *to, const void *from)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared_at(to)), "l"(from) : "memory");
@@ -238,7 +238,7 @@ __device__ __forceinline__ void arrival_of_copies(u64 *arrived)
 #endif
 
 #if EK_HAS_BULK
-#define EK_ARRIVED "mbarrier.try_wait.parity.shared::cta.b64" // which may sleep
+#define EK_ARRIVED "mbarrier.try_wait.parity.shared::cta.b64" // it may sleep
 #else
 #define EK_ARRIVED "mbarrier.test_wait.parity.shared.b64"
 #endif

@@ -7,12 +7,12 @@
 namespace ek
 {
 
-// Which place a pair gets among those of its expert decides no bit: a pair's product is its own.
-// Ordered: pairs of an expert in their own order, by a warp for every 32nd expert; otherwise in any.
-// Rows of up to SORTED pairs are sorted in shared memory: one block scatters slowly to others.
+// The place of a pair among those of its expert changes no bit, because each pair has its own product. Ordered: the
+// pairs of an expert are in ascending order, made by a warp for every 32nd expert. Otherwise in any order. Up to SORTED
+// pairs are sorted in shared memory, because one block scatters slowly to other memory.
 template <bool ORDERED> __device__ __forceinline__ void group(const ek_cuda_group_args &a)
 {
-    constexpr int SORTED = 16384; // of 2,048 rows that have eight experts each
+    constexpr int SORTED = 16384; // for 2,048 rows with eight experts each
     __shared__ uint16_t sorted[ORDERED ? 1 : SORTED];
     __shared__ int count[EK_CUDA_MAX_EXPERTS], first[EK_CUDA_MAX_EXPERTS];
     __shared__ int warp_pairs[32], warp_jobs[32], warp_last[32];
@@ -35,9 +35,10 @@ template <bool ORDERED> __device__ __forceinline__ void group(const ek_cuda_grou
             if (of[j] >= 0) atomicAdd(&count[of[j]], 1);
     }
     __syncthreads();
-    // Jobs of prompts have three classes, the longest first, because blocks take them in turn and should end together:
-    // an expert's last job comes after all others, unless it needs the time of a whole one, and last if half a tile
-    // suffices. Prefix sums of pairs and of jobs: over a warp, then over warps; of the last two classes in one number.
+    // Jobs of prompts have three classes, the longest first, because blocks take them in turn and should end together.
+    // An expert's last job comes after all others, unless it takes as long as a whole job. If half a tile suffices, it
+    // comes last. Prefix sums of pairs and of jobs are made over a warp, then over warps; those of the last two classes
+    // share one number.
     const int pairs = count[tid], rest = pairs % a.tile, by_length = a.tile > 16;
     const int last = !rest || !by_length || rest > a.tile * 3 / 4 ? 0 : rest > a.tile / 2 ? 1 : 1 << 16;
     const int jobs = (pairs + a.tile - 1) / a.tile - (last > 0);

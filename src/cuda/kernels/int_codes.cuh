@@ -1,5 +1,5 @@
-// What kernels of attention in integers and of stored keys share (contract: ops/attn/attn_int.h): rotation, codes,
-// limbs for products of int8, weights.
+// Code that the kernels of attention in integers share with those that store keys (contract: ops/attn/attn_int.h):
+// rotation, codes, limbs for products of int8, weights.
 //
 // A code c is two limbs, c = 128 h + l, with l from 0 to 127 and h = c >> 7: with 12 bits h is -16 to 15, for a
 // weight's 14 bits 0 to 127. Sums of products of limbs over 512 dims or 256 keys stay below 2^24.
@@ -61,7 +61,7 @@ template <int COUNT> __device__ __forceinline__ void rotate(float (&x)[COUNT], i
     }
 }
 
-// x becomes R x, code[i] that of x[i]; returns the scale.
+// x becomes R x, and code[i] the code of x[i]. Returns the scale.
 template <int COUNT>
 __device__ __forceinline__ float encode(float (&x)[COUNT], int dim, int largest, int (&code)[COUNT])
 {
@@ -80,7 +80,7 @@ __device__ __forceinline__ float encode(float (&x)[COUNT], int dim, int largest,
     return none ? 0.0f : __fdiv_rn(t, c);
 }
 
-// Writes codes and scale of a token to its slot of `at`, a page's keys or values of the head; x becomes R x.
+// Writes codes and scale of a token to its slot. `at`: a page's keys or values of the head. x becomes R x.
 template <int COUNT>
 __device__ __forceinline__ void store_rotated(uint8_t *at, float (&x)[COUNT], int dim, int code_bits, int slot,
                                               bool keys)
@@ -99,7 +99,7 @@ __device__ __forceinline__ void store_rotated(uint8_t *at, float (&x)[COUNT], in
     }
 }
 
-// R / n of a result.
+// R / n, applied to a result.
 template <int COUNT> __device__ __forceinline__ void rotate_back(float (&x)[COUNT], int dim)
 {
     const float by = bits(__float_as_uint(1.0f) -

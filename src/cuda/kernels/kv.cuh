@@ -17,7 +17,7 @@ enum { F32, F16, BF16, I16, Q8, Q4, PLANES, ROTATED };
 
 constexpr int PAGE = 64, SEGMENT = 256, BLOCK = 32; // BLOCK: dims of a value whose codes are contiguous
 
-// The description of the pages of table entry i: the first positions may have formats of their own.
+// The description of the pages of table entry i. The first positions may have their own formats.
 template <class A> __device__ __forceinline__ ek_cuda_kv kv_at(const A &a, int i)
 {
     return i < a.n_start ? a.start : a.kv;
@@ -103,8 +103,8 @@ __device__ __forceinline__ float half_f32(u32 h)
     return __half2float(__ushort_as_half((unsigned short)h));
 }
 
-// Integers to floats without a conversion: the code's bits after the exponent of 2^23, minus that and the offset that
-// made it unsigned. Exact.
+// Integers to floats without a conversion: the code's bits are placed after the exponent of 2^23. Then that number, and
+// the offset that made the code unsigned, are subtracted. Exact.
 __device__ __forceinline__ float2 two_i16(u32 r)
 {
     u32 u = r ^ 0x80008000u;
@@ -133,7 +133,7 @@ __device__ __forceinline__ u32 load16(const uint8_t *p)
     return __ldg((const unsigned short *)p);
 }
 
-// Codes of less than 8 bits that lie in two bytes of x, as floats.
+// Codes with fewer than 8 bits, in two bytes of x, as floats.
 __device__ __forceinline__ float2 two_codes(u32 x)
 {
     return {bits(__byte_perm(x, 0x4B000000u, 0x7440)) - 8388608.0f,

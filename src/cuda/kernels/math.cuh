@@ -88,7 +88,7 @@ __device__ __forceinline__ float tanh_(float x)
     return copysignf(1.0f - __fdiv_rn(2.0f, exp_(2.0f * a) + 1.0f), x);
 }
 
-// tanh_(y) except for NaN: its exponential is that of a number in [1.25, 20], so nothing is clamped, the integer comes
+// tanh_(y) except for NaN. Its exponential is that of a number in [1.25, 20]. So nothing is clamped, the integer comes
 // from the bits of 2^23 and more, 2^n from an addition to the exponent, and 2 / (e + 1) is twice the reciprocal.
 __device__ __forceinline__ float tanh_of_number(float y)
 {
@@ -98,7 +98,7 @@ __device__ __forceinline__ float tanh_of_number(float y)
     p = fma_(p, z, -5.37397155531e-2f);
     p = fma_(p, z, 1.33314422036e-1f);
     p = fma_(p, z, -3.33332819422e-1f);
-    const float near = fma_(p * z, y, y), s = 2.0f * (a > 9.0f ? 10.0f : a); // tanh of 10 is 1
+    const float near = fma_(p * z, y, y), s = 2.0f * (a > 9.0f ? 10.0f : a); // tanh(10) is 1
     const float whole = __fadd_rn(__fmul_rn(s, 1.44269504f), 12582912.0f), nf = __fadd_rn(whole, -12582912.0f);
     float r, q = exp_rest(s, nf, r);
     const float e = bits(__float_as_uint(__fadd_rn(fma_(q, __fmul_rn(r, r), r), 1.0f)) +
@@ -109,7 +109,7 @@ __device__ __forceinline__ float tanh_of_number(float y)
 __device__ __forceinline__ float gelu_(float x)
 {
     float t = fma_(0.044715f * (x * x), x, x);
-    return 0.5f * x * (1.0f + tanh_of_number(0.7978845608f * t)); // NaN by its factor x
+    return 0.5f * x * (1.0f + tanh_of_number(0.7978845608f * t)); // NaN because of the factor x
 }
 
 // ln(2^k (1 + f))
@@ -191,8 +191,8 @@ __device__ __forceinline__ float add_lanes(float lane)
     return lane;
 }
 
-// T over leaf[0..n) by all threads of the block, into leaf[0]; n >= 1. Adding neighbours level by level, with a last
-// one without a neighbour waiting, is the same tree.
+// T over leaf[0..n) by all threads of the block, into leaf[0]; n >= 1. Neighbours are added level by level, and a last
+// one without a neighbour waits. This is the same tree.
 __device__ __forceinline__ void block_tree(float *leaf, int n)
 {
     for (int apart = 1; apart < n; apart *= 2) {

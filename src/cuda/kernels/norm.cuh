@@ -40,7 +40,7 @@ __device__ __forceinline__ float tree(float *leaf, int n)
 template <bool SQUARE> __device__ __forceinline__ float row_sum(const float *x, int n, float *leaf)
 {
     const int half = threadIdx.x / 16, lane = threadIdx.x % 16, halves = blockDim.x / 16, blocks = (n + 255) / 256;
-    for (int b0 = 0; b0 < blocks; b0 += halves) { // all threads alike: the shuffles need whole warps
+    for (int b0 = 0; b0 < blocks; b0 += halves) { // the same for all threads, because the shuffles need whole warps
         const int b = b0 + half;
         float sum = 0;
         if ((b + 1) * 256 <= n) {

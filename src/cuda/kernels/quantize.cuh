@@ -51,8 +51,7 @@ __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t r
     }
 }
 
-// The same for a group of 64 of which a lane has elements 2 lane and 2 lane + 1; nothing is written unless the call is
-// real.
+// The same for a group of 64 with elements 2 lane and 2 lane + 1 in a lane. A call that is not real writes nothing.
 __device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2],
                                                bool real)
 {
@@ -74,8 +73,8 @@ __device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t r
     *(float2 *)(h + to.groups[1]) = make_float2(sx, (float)(256 * sum_h + sum_l));
 }
 
-// By A / 8 lanes: v are elements at .. at + 7 of a group of A, of which the next lane has the next 8. All lanes call
-// it; those without `there` write nothing.
+// By A / 8 lanes: v are elements at .. at + 7 of a group of A; the next lane has the next 8. All lanes call it. Lanes
+// without `there` write nothing.
 template <int A>
 __device__ __forceinline__ void quantize_eights(const ek_cuda_acts &to, int64_t row, int at, const float (&v)[8],
                                                 bool there)

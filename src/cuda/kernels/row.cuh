@@ -6,8 +6,8 @@
 namespace ek
 {
 
-// A row by a block of threads, a warp per 256 elements: a lane has 8 of its half's 128, 16 apart, which are those of
-// half a chain in a sum of squares, so that a norm needs one barrier.
+// A row in a block of threads, with a warp per 256 elements. A lane has 8 of its half's 128 elements, 16 apart. These
+// are half a chain in a sum of squares, so a norm needs one barrier.
 struct stage_row {
     float v[8];
 
@@ -35,7 +35,7 @@ struct stage_row {
         const int blocks = (n + 255) / 256, lane = threadIdx.x % 32;
         float sum = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) sum = sum + v[i]; // missing elements are 0, which changes nothing: no sum is -0
+        for (int i = 0; i < 8; i++) sum = sum + v[i]; // missing elements are 0 and change nothing, because no sum is -0
         sum = __shfl_up_sync(~0u, sum, 16);
 #pragma unroll
         for (int i = 0; i < 8; i++) sum = sum + v[i];
@@ -45,13 +45,13 @@ struct stage_row {
         return tree_of_leaves(leaf, blocks);
     }
 
-    // 1 / root mean square; leaf: 32 floats that nothing else uses
+    // 1 / root mean square; leaf: 32 floats that no other code uses
     __device__ __forceinline__ float factor(int n, float eps, float *leaf) const
     {
         const int blocks = (n + 255) / 256, lane = threadIdx.x % 32;
         float sum = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum); // missing elements are 0, which changes nothing
+        for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum); // missing elements are 0 and change nothing
         sum = __shfl_up_sync(~0u, sum, 16);                      // the chains continue in the upper half
 #pragma unroll
         for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum);

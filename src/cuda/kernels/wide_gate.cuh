@@ -19,10 +19,10 @@ __device__ __forceinline__ u32 high_limbs(const float *v, float inv, int *sum)
     return word;
 }
 
-// A: inputs of a group. sum: of a lane, [matrix][octet of rows][half][row] as wgmma leaves them; by a block of 128
-// threads. between: 17,408 bytes of shared memory that nobody reads. to: two units of an operand, of which this is the
-// first or second. Floats go through shared memory, 32 rows at once, to 4 lanes per row, each of which has the 16
-// outputs of a piece of the operand: little code, which runs once per tile.
+// A: inputs of a group. sum: a lane's sums, [matrix][octet of rows][half][row], in wgmma's order; for a block of 128
+// threads. between: 17,408 bytes of shared memory that no other code reads. to: two units of an operand, of which this
+// is the first or second. Floats go through shared memory, 32 rows at once, to 4 lanes per row. Each lane has the 16
+// outputs of a piece of the operand. The code is short, because it runs only once per tile.
 template <int A>
 __device__ __forceinline__ void gate_tile(const float (&sum)[64], float *between, uint8_t *to, int second)
 {

@@ -1,6 +1,6 @@
-// out[r] = the index of row r's largest value, the lowest of equal ones; NaN and -inf never win. The key's words are the
-// best value as an integer in the values' order, and its inverted index. grid (any, rows): the first workgroup of a row
-// computes.
+// out[r] = the index of row r's largest value; among equals the lowest index. NaN and -inf never win. The key's words
+// are the best value as an integer in the values' order, and its inverted index. grid (any, rows): only the first
+// workgroup of a row computes.
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
@@ -22,7 +22,7 @@ void main()
     Floats x = Floats(a.x + uint64_t(int64_t(row) * a.ldx * 4l));
     uint value = 0u, index = 0xffffffffu;
     for (int i0 = thread; i0 < a.n; i0 += 8 * 256) {
-        float v[8]; // asked for together
+        float v[8]; // requested together
         [[unroll]] for (int j = 0; j < 8; j++) v[j] = i0 + j * 256 < a.n ? x.at[i0 + j * 256] : f_(0xff800000u);
         [[unroll]] for (int j = 0; j < 8; j++)
             if (less_(f_(0xff800000u), v[j]) && ordered(v[j]) > value) value = ordered(v[j]), index = uint(i0 + j * 256);

@@ -1,4 +1,4 @@
-// Tiles of a query.
+// Tiles of one query.
 #version 460
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #include "math.glsl"

@@ -19,9 +19,9 @@ shared float lane_sum[TILE * LANES];
 shared int top_exponent[TILE];
 shared ivec2 seen[TILE];
 
-// Chains take the device's fma as it is where all that they hold is a multiple of 2^-126, and none of it denormal: elements
-// of keys and values are multiples of 2^-24 but in f32 and bf16, and numbers of 24 bits from 2^-78 on of 2^-101. A query or a
-// weight below that, but 0, sets its bit.
+// Chains use the device's fma directly if all their numbers are multiples of 2^-126 and not denormal. Elements of keys
+// and values are multiples of 2^-24, except in f32 and bf16; numbers of 24 bits from 2^-78 on are multiples of 2^-101.
+// A query or a weight below 2^-78 that is not 0 sets its bit.
 shared uint small_query, small_weight;
 
 bool is_small(float x)
@@ -54,7 +54,7 @@ void score_all(uint64_t part, kv_pages kv, int slot, out float s[TILE])
     }
 }
 
-// The same of one query, with an fma that loses nothing.
+// The same for one query, with an fma that is exact for denormals, too.
 float score_with_care(uint64_t part, kv_pages kv, int n, int slot)
 {
     const int dim = kv.head_dim;
@@ -111,7 +111,7 @@ void main()
     const uint64_t mine = uint64_t(int64_t(t.kv_head) * (kv.k_bytes + kv.v_bytes));
     uint64_t page = 0ul;
     if (j >= first && j < end) page = page_block(kv, t.view, item.y * 4 + j / PAGE);
-    if (page != 0ul) page += mine; // else nobody sees it
+    if (page != 0ul) page += mine; // otherwise no query sees it
     float p[TILE];
     int exponent[TILE];
     if (page != 0ul) {
@@ -140,13 +140,13 @@ void main()
         Floats(a.leaf_l + at).at[0] = lane_sum[j * LANES];
         Ints(a.leaf_m + at).at[0] = top_exponent[j];
     }
-    const uint careful = is_coarse(kv.v_format) && kv.v_format != I16 ? small_weight : 0xffu; // I16 has scales of its own
+    const uint careful = is_coarse(kv.v_format) && kv.v_format != I16 ? small_weight : 0xffu; // I16 has its own scales
     for (int d = j; d < dim; d += 256) {
         float o[TILE];
         [[unroll]] for (int n = 0; n < TILE; n++) o[n] = 0.0;
         for (int k = first; k < end; k++) {
             const uint64_t block = page_block(kv, t.view, item.y * 4 + k / PAGE), part = block + mine + uint64_t(kv.k_bytes);
-            if (block == 0ul) continue; // between what queries see
+            if (block == 0ul) continue; // between the visible ranges of queries
             const float v = kv_term(part, kv.v_format, kv.v_bits, kv.v_shift, dim, d, k % PAGE, false);
             const float scale = token_scale(part, kv.v_format, dim, k % PAGE);
             REPEAT for (int n = 0; n < TILE; n++) {

@@ -1,4 +1,4 @@
-// The top_k largest of a row's scores; of equal ones the lower index first. grid (rows)
+// The top_k largest of a row's scores; among equals the lower index comes first. grid (rows)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
@@ -7,7 +7,7 @@
 #include "draft_args.glsl"
 layout(local_size_x = 256) in;
 
-const int MAX_CENTROIDS = 4096; // in shared memory; of more, memory is read again
+const int MAX_CENTROIDS = 4096; // in shared memory; if there are more, memory is read again
 shared uint place_of[MAX_CENTROIDS];
 
 void main()
@@ -16,7 +16,7 @@ void main()
     Floats score = Floats(a.score + uint64_t(int64_t(row) * int64_t(n) * 4l));
     for (int i = thread; i < min(n, MAX_CENTROIDS); i += 256) place_of[i] = ordered(score.at[i]);
     barrier();
-    for (int i = thread; i < n; i += 256) { // how many are larger, or as large and in front
+    for (int i = thread; i < n; i += 256) { // the number of scores that are larger, or equal and earlier
         const uint mine = ordered(score.at[i]);
         int rank = 0;
         for (int j = 0; j < n && rank < a.top_k; j++) {

@@ -1,5 +1,5 @@
-// A row's best token joins its draft and is fed next: of the tokens of chosen centroids, or the one that argmax.comp
-// found. grid (1)
+// A row's best token is appended to its draft and is fed next. It is one of the tokens of chosen centroids, or the one
+// that argmax.comp found. grid (1)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

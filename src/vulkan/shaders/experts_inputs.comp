@@ -49,8 +49,8 @@ bool run(bool care)
             if (a.router != 0ul) store_row(row_of(a.router), n, v, care);
         }
         if (a.to[which].q != 0ul) quantize_row(a.to[which], v, n);
-        // The last subgroup writes groups with some of its threads. Without a barrier a card let its others go on to the
-        // next reader's groups.
+        // The last subgroup writes groups with only some of its threads. Without a barrier, on one card the other
+        // threads went on to the next reader's groups.
         barrier();
     }
     return true;

@@ -1,5 +1,5 @@
-// Sorts pairs by expert and cuts them into jobs of up to `tile`. The order of an expert's pairs decides no bit: a pair's
-// product is its own. grid (1)
+// Sorts pairs by expert and divides them into jobs of up to `tile` pairs. The order of an expert's pairs changes no
+// bit, because each pair has its own product. grid (1)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

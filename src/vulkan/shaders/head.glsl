@@ -19,7 +19,8 @@ vec4 add4(vec4 a, vec4 b)
     return vec4(add_(a.x, b.x), add_(a.y, b.y), add_(a.z, b.z), add_(a.w, b.w));
 }
 
-// Lanes of blocks, 8, 4, 2 and 1 apart, and T over the blocks, by each thread for itself. Zeros lie behind the head.
+// The lanes of blocks are added 8, 4, 2 and 1 apart, and blocks by T. Each thread does this for itself. Zeros follow
+// the head.
 float sum_of_squares(int dim)
 {
     const int thread = int(gl_LocalInvocationID.x);
@@ -40,7 +41,7 @@ float norm_factor(float squares, int n, float eps)
     return div_(1.0, sqrt_(add_(div_(squares, float(n)), eps)));
 }
 
-// Puts the head at `from` into head_at. A barrier behind.
+// Puts the head at `from` into head_at. Call a barrier after it.
 void load_head(Floats from, int dim)
 {
     for (int d = int(gl_LocalInvocationID.x); d < (dim + 255 & ~255); d += THREADS) head_at[d] = d < dim ? from.at[d] : 0.0;

@@ -1,5 +1,5 @@
-// Writing keys (z = 0) and values (z = 1) of a token and KV head into pages (ops/kv/kv.h), normed and rotated first
-// where there is a norm. grid (n_kv_heads, rows, 2)
+// Writes keys (z = 0) and values (z = 1) of a token and KV head into pages (ops/kv/kv.h). If there is a norm, they are
+// normed and rotated first. grid (n_kv_heads, rows, 2)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,4 +1,5 @@
-// y[i] = f(x[i]): the exponent split, which writes n as well, exp, tanh, ln, gelu. For tests. grid (any)
+// y[i] = f(x[i]), where f is exp, tanh, ln, gelu, or the split of the exponent, which also writes n. For tests. grid
+// (any)
 #version 460
 #include "math.glsl"
 layout(local_size_x = 256) in;

@@ -1,9 +1,10 @@
-// Products of bytes by matrices that the 32 threads of a subgroup hold together: LEFT has 16 rows of 32 bytes, RIGHT 16 columns of
-// 32, SUMS 16 x 16 numbers of 32 bits, of which a thread has eight. Which thread has which is the driver's own: NUMBERS fills
-// a matrix with 16 row + column. Debian's glslc knows NVIDIA's extension; vulkan/matrices.c makes KHR's of it.
+// Products of bytes by matrices that the 32 threads of a subgroup hold together: LEFT has 16 rows of 32 bytes, RIGHT 16
+// columns of 32, SUMS 16 x 16 numbers of 32 bits, eight for each thread. The driver chooses the elements of each
+// thread. NUMBERS fills a matrix with 16 row + column, so a thread can read the numbers of its elements. Debian's glslc
+// knows only NVIDIA's extension; vulkan/matrices.c turns it into KHR's.
 //
-// EK_SOFT: of packed products, by 32 threads beside each other. A device that needs fma by integers has no such matrices
-// (lavapipe of Mesa 22), and tests run these shaders there all the same.
+// EK_SOFT: by packed products, computed by 32 adjacent threads. A device that needs fma by integers has no such
+// matrices (lavapipe of Mesa 22), but tests run these shaders there, too.
 #if EK_SOFT
 #define LEFT       ivec2
 #define RIGHT      ivec2
@@ -13,7 +14,7 @@
 #define LOAD_LEFT(m, array, at, stride)  m = ivec2(at, stride)
 #define LOAD_RIGHT(m, array, at, stride) m = ivec2(at, stride)
 
-// Quads of the shared memory that matrices are loaded from.
+// Quads of the shared memory from which matrices are loaded.
 uvec4 left_quad(int i);
 uvec4 right_quad(int i);
 

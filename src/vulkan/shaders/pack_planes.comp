@@ -41,7 +41,7 @@ float half_at(uint64_t p, int i)
     return half_to_float(uint(Halves(p).at[i]));
 }
 
-// Scale, or with `bias` bias, of output o of group g of a block, where the rule makes floats of them.
+// The scale, or with `bias` the bias, of output o of group g of a block, if the rule makes floats.
 float scale_of(uint64_t from, uint64_t block, int g, int o, int bias, int parts)
 {
     if (a.rule == E4M3) { // the panel's last 64 bytes times E4M3 / 256, which is a binary16

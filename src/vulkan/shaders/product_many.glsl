@@ -1,10 +1,11 @@
-// Products of Form Q for many rows, activations in groups of 32 or 64, or (GROUP_16, without matrices) 16: a workgroup has BM rows and BN outputs, whose codes of
-// a unit of 64 inputs lie in shared memory, the next unit's beside them. A thread has ELEMENTS sums. COOPERATIVE: sums of
-// products by matrices of bytes, 16 x 16 x 32, of a subgroup's 32 threads; which thread has which element is the driver's
-// own, and told by a matrix of their numbers. Else by packed products. grid (ceil(panels / (BN / 16)), ceil(rows / BM))
+// Products of Form Q for many rows. Activations are in groups of 32 or 64, or (GROUP_16, without matrices) 16. A
+// workgroup has BM rows and BN outputs. Their codes of a unit of 64 inputs lie in shared memory, beside those of the
+// next unit. A thread has ELEMENTS sums. COOPERATIVE: sums of products by matrices of bytes, 16 x 16 x 32, of a
+// subgroup's 32 threads. The driver chooses the elements of each thread, and a matrix of numbers tells them. Otherwise
+// by packed products. grid (ceil(panels / (BN / 16)), ceil(rows / BM))
 //
-// Chains take the device's fma as it is: where no scale of weights or rows is small (is_small) but 0, all that a chain
-// holds is a multiple of 2^-126, and none of it denormal. A workgroup that meets such a scale begins again, with care.
+// Chains use the device's fma directly. If no scale of weights or rows is small (is_small) and not 0, all numbers of a
+// chain are multiples of 2^-126 and not denormal. A workgroup that finds such a scale begins again, with care.
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "dot.glsl"
@@ -18,7 +19,7 @@ const int BM = SUBGROUPS_DOWN * DOWN * 16, BN = 8 / SUBGROUPS_DOWN * ACROSS * 16
 shared int number_at[256];
 #else
 #if defined(GROUP_16) && LIMBS == 2
-const int DOWN = 2; // what a row has more must fit into 32 KB
+const int DOWN = 2; // rows have more quads here, and all have to fit into 32 KB
 #else
 const int DOWN = 4;
 #endif
@@ -29,10 +30,10 @@ const int ACROSS = 4, BM = 16 * DOWN, BN = 64, ELEMENTS = DOWN * ACROSS;
 #else
 #define REPEAT [[unroll]]
 #endif
-const int LEVELS = 5; // of a thread's nodes of T, which are below 32 leaves
+const int LEVELS = 5; // levels of a thread's nodes of T, for fewer than 32 leaves
 
-// Quads 0 to 3 of a row: codes; 4, of groups of 16 5, too: its values of two groups: sx, X of rows, s, b' of outputs. That
-// rows have five lets them begin in different banks.
+// Quads 0 to 3 of a row are codes. Quad 4, and with groups of 16 also quad 5, has values of two groups: sx, X of rows;
+// s, b' of outputs. With five quads, rows begin in different banks.
 #ifdef GROUP_16
 const int ROW = 6, GROUPS = 4, STEP = 1; // quads of a step
 #else
@@ -54,10 +55,10 @@ uvec4 right_quad(int i)
 }
 #endif
 
-// What the arguments say, read once.
+// Values from the arguments, read once.
 int n_inputs, a_group, n_units, group_shift, scale_bytes; // bytes: of a group
 bool biased, f32_scales, f16_scales;
-uint few; // of rows: the bits of 2^-78, 2^-55, 2^-40: what a chain holds is a multiple of the last bits of sx and of a scale
+uint few; // for rows: the bits of 2^-78, 2^-55 or 2^-40, because a chain's numbers are multiples of the last bits of sx and of a scale
 
 // --- a unit, from memory to registers and on to shared memory
 
@@ -136,7 +137,7 @@ void fetch(int unit)
     }
 }
 
-// Eight codes of an output: words as they lie, in their order.
+// Eight codes of an output: words in their stored order.
 void place_codes(int at, int step, int t, uvec2 words)
 {
     const int quad = a_group == 64 ? t : step * 2 + t / 2;
@@ -318,7 +319,7 @@ int output_of(int e)
 }
 #endif
 
-// The thread's leaves number `leaf` of each element; the next ones begin.
+// Adds the thread's leaves number `leaf` of each element, and begins the next ones.
 void push_leaves(int leaf)
 {
     int level = 0;
@@ -337,7 +338,7 @@ void join_leaves(int leaves)
     }
 }
 
-// An output of a row with an fma that loses nothing, from memory.
+// Computes an output of a row from memory, with an fma that is exact for denormals, too.
 float with_care(int row, int panel, int o)
 {
     const int k = n_inputs, each = UNIT / a_group, units = n_units;

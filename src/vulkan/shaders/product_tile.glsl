@@ -1,8 +1,8 @@
 // Products of Form Q for many rows: a workgroup has 64 outputs and 32 rows, a thread an output and 8 of them. Rows of a
 // unit lie in shared memory. grid (ceil(panels / 4), ceil(rows / 32))
 //
-// Chains take the device's fma as it is: where no scale of weights or rows is below 2^-40 but 0, all that a chain holds
-// is a multiple of 2^-126, and none of it denormal. A workgroup that meets such a scale begins again, with care.
+// Chains use the device's fma directly. If no scale of weights or rows is below 2^-40 and not 0, all numbers of a chain
+// are multiples of 2^-126 and not denormal. A workgroup that finds such a scale begins again, with care.
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "dot.glsl"
@@ -58,7 +58,7 @@ ivec4 unit_sums(uint c[WORDS], int r)
     return sums_of_groups(sum, args.a.x.a_group);
 }
 
-// All of an output and its rows; `care`: with an fma that loses nothing.
+// All of an output and its rows. `care`: with an fma that is exact for denormals, too.
 void run(int panel, int o, int row0, int mine, bool care, out float y[EACH])
 {
     const int k = args.a.x.k, a_group = args.a.x.a_group, each = UNIT / a_group, units = (k + UNIT - 1) / UNIT;

@@ -1,4 +1,5 @@
-// The best of values: the largest, and of equal ones the lowest index; by a workgroup of 256 threads. NaN never wins.
+// The best of values: the largest; among equals the one with the lowest index. Computed by a workgroup of 256 threads.
+// NaN never wins.
 shared uint best_value[256], best_index[256];
 
 // Integers in the order of values; 0 is below all.

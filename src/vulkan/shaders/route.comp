@@ -15,7 +15,7 @@ const int MAX_EXPERTS = 1024, MAX_TOP = 64, LANES = 16;
 shared float prob[MAX_EXPERTS], lane_sum[MAX_EXPERTS / 256 * LANES];
 shared int id[MAX_TOP]; // by rank
 
-// Their sum, as of a row (ops/rows/rows.h): lanes of blocks of 256, then T.
+// The sum of these, as for a row (ops/rows/rows.h): lanes of blocks of 256, then T.
 float sum_of_all(int n)
 {
     const int thread = int(gl_LocalInvocationID.x), blocks = (n + 255) / 256;
@@ -41,7 +41,7 @@ void main()
 {
     const int n = a.n_experts, thread = int(gl_LocalInvocationID.x), r = int(gl_WorkGroupID.x);
     Floats x = Floats(a.route + uint64_t(int64_t(r) * a.ld * 4l));
-    float top = f_(0xff800000u); // of numbers; where there are none, the first
+    float top = f_(0xff800000u); // the largest number; the first if there is no number
     bool any = false;
     for (int i = 0; i < n; i++)
         if (less_(top, x.at[i])) top = x.at[i], any = true;
@@ -52,7 +52,7 @@ void main()
     barrier();
     for (int i = thread; i < n; i += 256) prob[i] = div_(prob[i], total);
     barrier();
-    for (int i = thread; i < n; i += 256) { // how many are larger, or as large and in front
+    for (int i = thread; i < n; i += 256) { // the number of values that are larger, or equal and earlier
         const float p = prob[i];
         int rank = 0;
         for (int j = 0; j < n; j++) rank += (j < i ? !less_(prob[j], p) : less_(p, prob[j])) ? 1 : 0;

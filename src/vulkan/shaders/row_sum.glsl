@@ -4,7 +4,7 @@
 const int MAX_LEAVES = 1024; // rows of up to 262,144 elements
 shared float lane_sum[THREADS], leaf_sum[MAX_LEAVES];
 
-float row_value(int i); // of the shader
+float row_value(int i); // defined by the shader
 
 float sum_of_squares(int n)
 {
@@ -22,7 +22,7 @@ float sum_of_squares(int n)
         if (lane == 0 && b < blocks) leaf_sum[b] = lane_sum[thread];
         barrier();
     }
-    for (int apart = 1; apart < blocks; apart *= 2) { // neighbours, level by level, are T
+    for (int apart = 1; apart < blocks; apart *= 2) { // adding neighbours level by level is T
         for (int i = thread * 2 * apart; i + apart < blocks; i += THREADS * 2 * apart)
             leaf_sum[i] = add_(leaf_sum[i], leaf_sum[i + apart]);
         barrier();

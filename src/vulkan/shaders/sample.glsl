@@ -22,7 +22,7 @@ const float MAX_GUMBEL = 22.875;
 
 #define MINUS_INFINITY f_(0xff800000u)
 
-// Barrier: what the workgroup's threads wrote to memory is visible to all of them.
+// Barrier. Afterwards all threads of the workgroup see what they wrote to memory.
 void settle()
 {
     memoryBarrierBuffer();

@@ -1,4 +1,5 @@
-// Greedy rows, and rows in which every token is a candidate. grid (any, rows), of which the first of a row computes
+// Greedy rows, and rows in which every token is a candidate. grid (any, rows): only the first workgroup of a row
+// computes
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
@@ -19,11 +20,11 @@ void main()
         if (thread == 0) token.at[row] = top == 0u ? -1 : int(first);
         return;
     }
-    // the likeliest token's sum: what cannot pass it needs no noise
+    // the sum of the likeliest token: a token that cannot exceed it needs no noise
     const float least = add_(unordered(top), gumbel(o, first));
     Floats z = Floats(o.logits);
     for (int i0 = thread; i0 < a.vocab_size; i0 += 8 * 256) {
-        float v[8]; // asked for together
+        float v[8]; // requested together
         [[unroll]] for (int j = 0; j < 8; j++) v[j] = i0 + j * 256 < a.vocab_size ? z.at[i0 + j * 256] : MINUS_INFINITY;
         for (int j = 0; j < 8; j++) {
             if (!less_(MINUS_INFINITY, v[j]) || less_(add_(v[j], MAX_GUMBEL), least)) continue;

@@ -37,7 +37,7 @@ uint kth_largest(Words maxima, int n, int k)
     return prefix;
 }
 
-// Values from `bound` on and their tokens, in any order; returns how many there are, of which MAX_KEYS have room.
+// Lists values from `bound` on and their tokens, in any order. Returns their number; only MAX_KEYS of them have room.
 int collect(Floats z, Words maxima, int blocks, uint bound)
 {
     const int thread = int(gl_LocalInvocationID.x);
@@ -81,7 +81,7 @@ void sort(int count)
     barrier();
 }
 
-// How many of the first `limit` keys the limits keep.
+// The number of keys, among the first `limit`, that the limits keep.
 int keep(options o, int row, float top, int limit)
 {
     const int thread = int(gl_LocalInvocationID.x);
@@ -118,7 +118,7 @@ void main()
         if (thread == 0) token.at[row] = top == 0u ? -1 : UNDECIDED;
         return;
     }
-    // as many block maxima as wanted reach the bound, so at least as many values do
+    // as many block maxima as wanted are at least the bound, so at least as many values are
     const int want = cut_k ? o.top_k : MAX_CANDIDATES;
     const uint bound = want < blocks ? kth_largest(maxima_of(row), blocks, want) : NOTHING;
     const int count = collect(Floats(o.logits), maxima_of(row), blocks, bound);
@@ -137,7 +137,7 @@ void main()
     }
     find_best(value, index);
     if (thread != 0) return;
-    // the list went on behind what was sorted, and a later one might have won
+    // the list continued after the sorted part, and a later candidate could have won
     const bool open = !complete && !cut_k && end == count;
     const bool sure = !open || less_(add_(unordered(key_value[count - 1]), MAX_GUMBEL), unordered(best_value[0]));
     token.at[row] = sure ? int(best_index[0]) : UNDECIDED;

@@ -22,10 +22,10 @@ void main()
     const int thread = int(gl_LocalInvocationID.x);
     Logits z = Logits(o.logits);
     Ints suppress = Ints(a.suppress);
-    Pairs bias = Pairs(o.bias), count = Pairs(o.count); // token, bias; token, how often it was replied
+    Pairs bias = Pairs(o.bias), count = Pairs(o.count); // token, bias; token, number of times in the reply
     for (int i = thread; i < a.n_suppress; i += 256) z.at[suppress.at[i]] = MINUS_INFINITY;
     settle();
-    for (int i = thread; i < o.n_bias; i += 256) { // the first entry of a token adds them all
+    for (int i = thread; i < o.n_bias; i += 256) { // the first entry of a token adds all of its entries
         const int token = bias.at[i].x;
         if (i == 0 || bias.at[i - 1].x != token) z.at[token] = biased(bias, i, o.n_bias, z.at[token]);
     }

@@ -1,4 +1,4 @@
-// Tokens that a row does not allow, in place. grid (any, rows)
+// Masks tokens that a row does not allow, in place. grid (any, rows)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,4 +1,4 @@
-// Temperature, in place, and the maxima of blocks of 64. grid (any, rows): four blocks by a workgroup
+// Temperature, in place, and the maxima of blocks of 64. grid (any, rows): a workgroup has four blocks
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -16,7 +16,7 @@ shared int kept, candidates;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer Keys { uvec2 at[]; }; // value, token
 
-// Counts become places: larger digits first, of a digit the threads in order.
+// Counts become places: larger digits come first, and within a digit threads in order.
 void scan_places()
 {
     const int thread = int(gl_LocalInvocationID.x);
@@ -55,7 +55,7 @@ void sort_digit(Keys to, Keys from, int shift)
     settle();
 }
 
-// In descending order; `two` has room for what is on its way.
+// Sorts in descending order. `two` has room for the keys in between.
 void sort(Keys one, Keys two, Floats z)
 {
     for (int i = int(gl_LocalInvocationID.x); i < a.vocab_size; i += 256) one.at[i] = uvec2(ordered(z.at[i]), uint(i));
@@ -63,7 +63,8 @@ void sort(Keys one, Keys two, Floats z)
     for (int shift = 0; shift < 32; shift += 8) sort_digit(two, one, shift), sort_digit(one, two, shift + 4);
 }
 
-// Weights one after the other: the total of the first `limit` keys, or (keeps) up to where a limit ends them.
+// Adds weights one after the other: the total of the first `limit` keys, or (keeps) up to the key at which a limit ends
+// them.
 void add_weights(options o, Keys key, float top, int limit, bool keeps)
 {
     const int thread = int(gl_LocalInvocationID.x);
@@ -92,7 +93,7 @@ int decide(options o, int row, Keys key)
     const int thread = int(gl_LocalInvocationID.x), n = a.vocab_size;
     uint first, value = 0u, index = 0xffffffffu;
     const float top = unordered(find_top(o, row, first));
-    for (int i = thread; i < n; i += 256) // the last that is a candidate
+    for (int i = thread; i < n; i += 256) // the last candidate
         if (key.at[i].x > NOTHING && (i + 1 == n || key.at[i + 1].x <= NOTHING)) candidates = i + 1;
     if (cuts_p(o) && !cuts_k(o)) {
         const float all = total_of_leaves(row);
@@ -119,7 +120,7 @@ void main()
     Ints token = Ints(a.token);
     for (int row = int(gl_WorkGroupID.x); row < a.n_rows; row += int(gl_NumWorkGroups.x)) {
         barrier();
-        if (token.at[row] != UNDECIDED) continue; // of all threads alike: written by this workgroup alone
+        if (token.at[row] != UNDECIDED) continue; // the same for all threads, because only this workgroup wrote it
         const options o = Options(a.rows).at[row];
         if (thread == 0) sum = total = 0.0, kept = n, candidates = 0;
         sort(one, two, Floats(o.logits));

@@ -1,4 +1,5 @@
-// Sums of exp(z - largest) over blocks of 256, of rows with top-p without top-k. grid (any, rows): 16 blocks by a workgroup
+// Sums of exp(z - largest) over blocks of 256, for rows with top-p without top-k. grid (any, rows): a workgroup has 16
+// blocks
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,5 +1,5 @@
-// Scales of few rows' weights, and what makes a workgroup begin again: where no scale of weights or rows is below 2^-40
-// but 0, all that a chain holds is a multiple of 2^-126, and none of it denormal.
+// Scales of few rows' weights, and the condition on which a workgroup begins again. If no scale of weights or rows is
+// below 2^-40 and not 0, all numbers of a chain are multiples of 2^-126 and not denormal.
 shared uint careful; // 1: one was met
 bool met_small = false; // by this thread
 

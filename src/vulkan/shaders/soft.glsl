@@ -1,6 +1,7 @@
-// fma by integers alone, rounded once, denormals kept: for devices whose own is a product and a sum, or loses
-// denormals. The product has 48 bits. The sum of two 64-bit numbers, of which the smaller is shifted down and keeps in
-// its last bit whether anything was lost, has enough bits for one rounding: after large cancellation nothing was lost.
+// fma by integers only, rounded once, denormals kept: for devices whose own fma is a product and a sum, or loses
+// denormals. The product has 48 bits. The sum is of two 64-bit numbers. The smaller one is shifted down, and its last
+// bit says whether any bit was lost. This is enough for one rounding, because after a large cancellation nothing was
+// lost.
 
 // v shifted down by k; the last bit is set if a lost bit was set.
 uvec2 shifted_down(uvec2 v, uint k)

@@ -1,6 +1,5 @@
-// The chain of squares of a lane, whose 16 elements in SQUARES_OF, in shared memory, begin with number `from`. The
-// device's fma loses nothing unless a square, and so the sum of what came so far, may be denormal: of a number below
-// 2^-63.
+// The chain of squares of a lane. Its 16 elements in SQUARES_OF, in shared memory, begin with number `from`. The
+// device's fma is exact here unless a square, and so the sum so far, may be denormal: for a number below 2^-63.
 float squares_from(int from)
 {
     float sum = 0.0;
@@ -19,7 +18,7 @@ float squares_from(int from)
 #endif
     for (int i = 0; i < 16; i++) {
         const float y = SQUARES_OF[from + i * 16];
-        sum = fma_(y, y, sum); // 0 where there is no element changes nothing
+        sum = fma_(y, y, sum); // absent elements are 0 and change nothing
     }
     return sum;
 }

@@ -1,5 +1,5 @@
-// Codes in groups with binary16 scales, and biases (ops/kv/kv_store.c): a thread per group. Dims of a group are
-// separated by their number mod 4: if the first of a class is NaN, the whole class does not count.
+// Codes in groups with binary16 scales, and biases (ops/kv/kv_store.c): a thread per group. The dims of a group have
+// four classes, by their number mod 4. If the first dim of a class is NaN, the whole class does not count.
 
 float half_held(float x)
 {
@@ -13,7 +13,7 @@ uint half_up(float x)
     return less_(half_to_float(h), x) && h < 0x7bffu ? h + 1u : h;
 }
 
-shared uint8_t head_code[MAX_HEAD + 8]; // zeros behind the head's dims
+shared uint8_t head_code[MAX_HEAD + 8]; // zeros after the head's dims
 
 int whole_code(float x, float least, float most)
 {
@@ -60,7 +60,7 @@ void affine_group(int first, int n, int bits, out uint scale, out uint bias)
 void put_plane(uint64_t to, int plane, int from, int dim, int slot, bool keys)
 {
     const int bytes = keys ? (dim * plane + 7) / 8 : v_plane_row(plane, dim), mask = (1 << plane) - 1;
-    const bool halves = plane == 4 && !keys; // of 32 dims the first 16 are in the low nibbles
+    const bool halves = plane == 4 && !keys; // the low nibbles hold the first 16 of 32 dims
     for (int b = int(gl_LocalInvocationID.x); b < bytes; b += THREADS) {
         const int d = halves ? b / 16 * 32 + b % 16 : b * 8 / plane;
         int byte = 0;

@@ -47,7 +47,7 @@ ivec4 sums_of(uint c[WORDS], uint64_t limb)
     return sum;
 }
 
-// The sums per group, from those of 16 inputs.
+// The sums per group, made from the sums of 16 inputs.
 ivec4 sums_of_groups(ivec4 sum, int a_group)
 {
     if (a_group == 64) sum.x = sum.x + sum.y + sum.z + sum.w;

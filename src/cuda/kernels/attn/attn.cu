@@ -14,8 +14,8 @@ constexpr int CHAIN = 256;
 
 template <int N> struct smem {
     float *q;       // [dim][N]
-    float *a;       // [256][N] scores of the first chain, then e
-    float *b;       // [256][N] scores of the second chain, then what enters the fma
+    float *a;       // [256][N] scores, then e
+    float *b;       // [256][N] scores of the second chain, then the operands of the fma
     uint8_t *scale; // V's scales, then biases: f16 [256][groups]
     uint8_t *seen;  // [256] a bit per query
     int *max_n;     // [8 warps][N] largest exponents
@@ -181,11 +181,12 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
     for (int p = 0; p < 4; p++) {
         u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(kv, t.view, item.seg * 4 + p) : 0;
         if (!page && all_from < p * PAGE && all_to > p * PAGE)
-            page = page_block(kv, t.view, item.seg * 4 + all_from / PAGE); // absent: nobody sees it
+            page = page_block(kv, t.view, item.seg * 4 + all_from / PAGE); // absent: no query sees it
         v[p] = page ? (const uint8_t *)page + mine + kv.k_bytes : 0;
     }
 
-    if (gridDim.x <= FEW_BLOCKS) { // a chain of reads would take its latency for every chunk: all lines come at once
+    if (gridDim.x <= FEW_BLOCKS) { // in few blocks a chain of reads would wait for memory in every chunk, so all lines
+                                   // are requested at once
         const int p = warp % 4, d0 = warp / 4 * CHAIN, end = min(dim, d0 + CHAIN);
         const uint8_t *at = p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0], *k = at - kv.k_bytes;
         const int64_t from = (int64_t)k_codes(kv.k_format, kc) * d0 / dim,
@@ -218,7 +219,7 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
     }
     __syncthreads();
 
-    { // weights: a key a thread, or two; exponents of a pair are kept until the segment's largest is known
+    { // weights: a thread has one key or two; exponents of a pair are kept until the segment's largest is known
         const int keys = SEGMENT / threads; // 1 or 2
         float p[2][N];
         int n_of[2][N], max_n[N];
@@ -270,7 +271,7 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
                 if (kv.v_format == I16) sm.b[j * N + n] = e * value_scale;
             }
         }
-        if (grouped(kv.v_format)) { // scales, and biases behind them, of the pages seen
+        if (grouped(kv.v_format)) { // scales of the visible pages, and biases after them
             int groups = vc.groups(), words = PAGE * groups / 2;
             int64_t codes = v_codes(kv.v_format, vc);
             for (int part = 0; part < (affine(kv.v_format) ? 2 : 1); part++)
@@ -294,7 +295,7 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
             s1 = s1 + sm.a[(j + 8) * N + n];
         }
         float s = s0 + s1;
-        u32 active = N >= 4 ? ~0u : 0xffffu; // the threads that came here
+        u32 active = N >= 4 ? ~0u : 0xffffu; // the threads that take part
         for (int apart = 4; apart; apart /= 2) s = s + __shfl_down_sync(active, s, apart, 8);
         if (l == 0 && from[n] < to[n]) {
             int m = sm.max_n[n];
@@ -333,14 +334,14 @@ LEAF(2)
 LEAF(4)
 LEAF(8)
 
-// grid (tiles, tile, dims / 128): T over the leaves of a query, a dim a thread; o / l.
+// grid (tiles, tile, dims / 128): T over the leaves of a query, with a dim per thread; o / l.
 extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_constant__ ek_cuda_attn_args a)
 {
     let_next_start();
     wait_for_previous();
     const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
     const int n = blockIdx.y, dim = a.kv.head_dim, d = blockIdx.z * 128 + threadIdx.x;
-    if (n >= t.n_q || d >= dim) return; // where rows are quantised: whole groups of threads
+    if (n >= t.n_q || d >= dim) return; // if rows are quantised, these are whole groups of threads
     const int row = row_of(a, t, n);
     const float value = finish(join_leaves(a, t, n, d));
     const int place = head_of(a, t, n) * dim + d;

@@ -25,7 +25,7 @@ struct ring_cursor {
     }
 };
 
-// Where weights lie: [j % 4][j / 4][N], so that neighbouring lanes, which have four keys each, write neighbours.
+// The place of weights: [j % 4][j / 4][N]. A lane has four keys, so neighbouring lanes write neighbouring places.
 __device__ __forceinline__ int place_of(int j)
 {
     return ((j & 3) * 64 + (j >> 2)) * N;
@@ -38,7 +38,7 @@ template <int DIM> struct deep_leaf {
     const ek_cuda_kv &kv;
     deep_shared &m;
     uint8_t *ring;
-    float *q, *e, *w; // [DIM][N]; weights, in one place; what enters the fma of values: weights, or those times scales
+    float *q, *e, *w; // q: [DIM][N]; e: weights, in q's memory; w: e, or weights times scales: operands of the fma
     int slots, slot_bytes;
     int from, to;           // keys that the queries see
     int64_t leaf;           // number
@@ -137,7 +137,7 @@ template <int DIM> struct deep_leaf {
         return max(x.x, x.y);
     }
 
-    // --- the others
+    // --- the other warps
     template <int F> __device__ __forceinline__ void scores(float (&s)[N][4], ring_cursor &at, int warp, int lane) const
     {
         using P = deep_piece<F, DIM>;
@@ -278,7 +278,7 @@ template <int DIM> struct deep_leaf {
 #define SCORES(F) scores<F>(s, at, warp, lane)
         EACH_FORMAT(kv.k_format, SCORES)
         if (CHAINS == 1) weights<N>(s, 0, pair, lane, 1, key_scale, value_scale);
-        else { // each of the two warps of these keys weighs four queries, and has the other's sums for them
+        else { // two warps have these keys: each weighs four queries and gets the other's sums for them
             const int chain = warp / 2;
             float *const other = q + 8 * SEGMENT + (pair * 32 + lane) * 4; // [chain][key of four][lanes][4 queries]
             meet(1);
@@ -342,7 +342,7 @@ template <int DIM> __device__ __forceinline__ void deep(const ek_cuda_attn_args 
     if (warp == leaf::WARPS) {
         const int all = key_steps + value_steps,
                   ahead = a.single && item.seg != (seen.end - 1) / SEGMENT ? min(h.slots, all) : 0;
-        h.copy(0, ahead, key_steps, first_value, at, lane); // pages that no kernel in front writes
+        h.copy(0, ahead, key_steps, first_value, at, lane); // pages that no earlier kernel writes
         wait_for_previous();
         h.copy(ahead, all, key_steps, first_value, at, lane);
         arrival_wait(&m.ready, 0);

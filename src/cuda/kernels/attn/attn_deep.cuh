@@ -19,14 +19,15 @@ template <int F, int DIM> struct deep_piece {
     static constexpr int BYTES = CODES + (grouped(F) ? SCALES : 0) + (affine(F) ? SCALES : 0);
 };
 
-// The 4-bit code at bit p <= 12 of w, as a float: placed after the exponent that gives bit p the weight 1, minus that.
+// The 4-bit code at bit p <= 12 of w, as a float. It is placed after the exponent that gives bit p the weight 1; that
+// power is subtracted.
 __device__ __forceinline__ float code4(u32 w, int p)
 {
     return bits((w & 15u << p) | (u32)(150 - p) << 23) - bits((u32)(150 - p) << 23);
 }
 
-// An 8-bit code by one fma: c placed after the exponent of 2^15 is 32896 + c; that times the scale, minus 32896 scales,
-// all exact in 24 bits, is the code times the scale.
+// An 8-bit code times its scale, by one fma. c, placed after the exponent of 2^15, is 32896 + c. That times the scale,
+// minus 32896 scales, is the result; all is exact in 24 bits.
 __device__ __forceinline__ float code8(u32 flipped, int i)
 {
     return bits(__byte_perm(flipped, 0x47000000u, 0x7404u + (u32)i * 16));

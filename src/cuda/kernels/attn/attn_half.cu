@@ -23,7 +23,7 @@ __device__ __forceinline__ u64 own_page(const ek_cuda_attn_args &a, const ek_cud
     return a.kv.base + (u64)a.kv.stride * (u32)number + item.t.kv_head * (a.kv.k_bytes + a.kv.v_bytes);
 }
 
-// What the block's queries see. False: nobody sees a key of the segment. Of one row all is in `item`.
+// Finds what the block's queries see. False: no query sees a key of the segment. For one row, `item` has all data.
 template <int N, int DIM> __device__ __forceinline__ bool open(half_leaf<N, DIM> &h)
 {
     const ek_cuda_attn_args &a = h.a;
@@ -57,7 +57,7 @@ template <int N, int DIM> __device__ __forceinline__ bool open(half_leaf<N, DIM>
         for (int d = tid; d < DIM; d += h.THREADS)
             m.weight[0][d] = ((const float *)a.head.norm)[d], m.weight[1][d] = a.k ? ((const float *)a.k_norm)[d] : 0;
     h.fresh = a.single && (item.end - 1) / SEGMENT == seg ? (item.end - 1) % SEGMENT
-                                                          : -1; // of a.single: the row's own token
+                                                          : -1; // the token of a.single's row
     __syncthreads();
     if (one_row) {
         h.all_from = clamp_key(item.lo - seg * SEGMENT), h.all_to = clamp_key(item.end - seg * SEGMENT);
@@ -92,28 +92,29 @@ __device__ __forceinline__ void segment(const ek_cuda_attn_args &a, const ek_cud
     const ek_cuda_attn_tile &t = item.t;
     half_leaf<N, DIM> h = {a, item, t, m, base, q, q};
     h.alone = t.n_seg == 1, h.there = false;
-    if (!open(h)) { // no row of a tile is without keys in one of its segments
+    if (!open(h)) { // a row of a tile has keys in each of the tile's segments
         wait_for_previous();
         return;
     }
-    const bool new_token = a.k && h.fresh >= 0, reads = !a.k && h.fresh >= 0; // reads: another kernel has stored it
+    const bool new_token = a.k && h.fresh >= 0,
+               reads = !a.k && h.fresh >= 0; // reads: another kernel has stored the new token
     const int warp = tid / 32;
     if (a.single) h.issue_first();
     half_head<N, DIM> head(h);
-    const int head_warp = new_token ? half_head<N, DIM>::FIRST_NEW : 0; // of the most code
+    const int head_warp = new_token ? half_head<N, DIM>::FIRST_NEW : 0; // the head with the longest code
     float s[N] = {}, o[N][2] = {};
     u32 key[N == 1 ? half_leaf<N, DIM>::PAIRS : 1];
     const bool kept = N == 1 && a.single && h.ahead == 2 * h.STEPS && (DIM <= 256 || h.some <= 2); // keys in registers
 #pragma unroll 1
     for (int pass = N <= 2 && a.single && h.alone && a.slots == EK_CUDA_ATTN_FEW_SLOTS ? 0 : 1; pass < 2; pass++) {
-        const bool real = N > 2 || pass; // else a warp runs a part of it, each another
+        const bool real = N > 2 || pass; // otherwise each warp runs a different part of it
         if (real) {
             if (a.single && h.ahead == 2 * h.STEPS) h.arrive();
             if constexpr (N == 1)
                 if (kept) h.keep_key(key);
             wait_for_previous();
             if (!a.single) h.issue_first();
-            if (reads && warp >= head.FIRST_NEW) { // others have heads
+            if (reads && warp >= head.FIRST_NEW) { // the other warps have heads
                 const unsigned short *at = (const unsigned short *)m.page[h.fresh / PAGE];
 #pragma unroll 2
                 for (int d = tid - head.FIRST_NEW * 32; d < DIM; d += h.THREADS - head.FIRST_NEW * 32)
@@ -158,7 +159,7 @@ template <int N, int DIM> __device__ __forceinline__ void item(const ek_cuda_att
     segment<N, DIM>(a, item);
 }
 
-// Blocks of a multiprocessor: what their rings have room for (cuda/attn_work.c).
+// The number of blocks per multiprocessor: as many as have room for their rings (cuda/attn_work.c).
 template <int N, int DIM> constexpr int AT_ONCE = N == 1 ? 1 : N == 4 && DIM <= 256 ? 3 : 2;
 
 #define HALF(N, DIM)                                                                    \

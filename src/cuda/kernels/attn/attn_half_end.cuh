@@ -31,7 +31,7 @@ __device__ __forceinline__ void finish_alone(const half_leaf<N, DIM> &h, float (
     }
 }
 
-// A leaf of several.
+// One of several leaves.
 template <int N, int DIM> __device__ __forceinline__ void keep(const half_leaf<N, DIM> &h, const float (&o)[N][2])
 {
     if (!h.has_dims()) return;

@@ -29,7 +29,7 @@ template <int N, int DIM> struct half_head {
         place(at < PLACES ? min(at, N - 1) : at - (PLACES - N));
     }
 
-    // The head after those that the warps have at once; false if there is none.
+    // The next head of this warp; false if there is none.
     __device__ __forceinline__ bool next(bool new_token)
     {
         if (PLACES + 2 <= THREADS / LANES || u + THREADS / LANES >= (new_token ? N + 2 : N)) return false;
@@ -57,7 +57,7 @@ template <int N, int DIM> struct half_head {
         for (int i = 0; i < COUNT; i++) w[i] = weighs ? norm[first + i * 16] : 1;
     }
 
-    // Not real: for the code alone, of the norm's weights.
+    // Not real: the call only fetches the code of the norm's weights.
     __device__ __forceinline__ void finish(bool new_token, bool real)
     {
         const ek_cuda_attn_args &a = h.a;
@@ -66,7 +66,7 @@ template <int N, int DIM> struct half_head {
         if (tid / 32 * (32 / LANES) >= count) return;
         const float *from = this->from, *sin = (const float *)a.head.sin + table,
                     *cos = LANES == 32 && tid & 16 ? sin : (const float *)a.head.cos + table;
-        if (!real && a.head.norm) from = cos = sin = (const float *)a.head.norm; // what stands there already
+        if (!real && a.head.norm) from = cos = sin = (const float *)a.head.norm; // existing data is read
         float x[OWN], c[PAIRS], s[LANES == 16 ? PAIRS : 1];
 #pragma unroll
         for (int i = 0; i < OWN; i++) x[i] = __ldcg(from + i * 16);

@@ -27,7 +27,7 @@ template <int DIM> __device__ __forceinline__ void few(const ek_cuda_attn_args &
     __syncthreads();
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = DIM ? DIM : kv.head_dim;
     const int own = (item.end - 1) / SEGMENT == item.seg ? (item.end - 1) % SEGMENT : -1;
-    if (DIM && a.k && own >= 0) { // by warps that have no queries, or both
+    if (DIM && a.k && own >= 0) { // by warps without queries, or by both
         const int key_warp = t.n_q < WARPS ? t.n_q : 0, value_warp = t.n_q + 1 < WARPS ? t.n_q + 1 : 1;
         if (warp == key_warp || warp == value_warp)
             store_fresh<DIM ? DIM : 64>(a, t, (uint8_t *)page_of(a, kv, item, own / PAGE), own % PAGE,
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(512) ek_attn_int_join(const __grid_
     ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
     const int n = blockIdx.y, dim = a.kv.head_dim, d = threadIdx.x, block = dim & -dim, lane = d % 32;
     if (n >= t.n_q) return;
-    t.seg0 += leaves_of(a, t, n) - 1 - ((leaves_of(a, t, n) - 1) >> a.slots); // as many leaves as there are nodes
+    t.seg0 += leaves_of(a, t, n) - 1 - ((leaves_of(a, t, n) - 1) >> a.slots); // each node counts as a leaf
     float value = d < dim ? finish(join_leaves(a, t, n, d)) : 0.0f;
 #pragma unroll 1
     for (int h = 1; h < block; h *= 2) {

@@ -60,8 +60,8 @@ __device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_arg
     }
 }
 
-// Of 8 neighbours the block that ends last joins the nodes, and continues with the result among its neighbours, so that
-// few nodes wait for one block. False: another block continues. Blocks count themselves in a counter per group of
+// Among 8 neighbours, the block that ends last joins the nodes and continues with the result among its neighbours. So
+// few nodes wait for one block. False: another block continues. Blocks count themselves in one counter per group of
 // joined leaves and level.
 template <int DIM>
 __device__ __forceinline__ bool join(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_start &item)

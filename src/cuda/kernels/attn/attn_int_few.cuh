@@ -87,7 +87,7 @@ __device__ __forceinline__ int64_t leaf_of(const ek_cuda_attn_start &item)
     return item.t.leaf0 + item.seg - item.t.seg0;
 }
 
-// Scales of keys, or values, `column` and its neighbour of 2 x 16 of the page's part at `at`.
+// Scales of keys, or values: of `column` and its neighbour among 2 x 16, in the page's part at `at`.
 __device__ __forceinline__ void load_scales(float (&scale)[2][2], const uint8_t *at, int code_bits, int dim, int column)
 {
     const float *const from = (const float *)(at + rotated_codes(code_bits, dim)) + column;

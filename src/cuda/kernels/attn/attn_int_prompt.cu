@@ -12,8 +12,9 @@
 
 using namespace ek;
 
-// f over the lanes that have the same queries, of 16 values per lane: a lane gives half of them away and keeps half,
-// three times; then it has those of queries 8 j + 2 t and the next, j = 4, 2, 1 by bits 4, 3, 2 of its number.
+// f over the lanes that have the same queries, with 16 values per lane. Three times, a lane gives away half of them and
+// keeps the other half. Then it has the values of queries 8 j + 2 t and the next, where j = 4, 2, 1 come from bits 4,
+// 3, 2 of its number.
 template <int HALF, class T, class F> __device__ __forceinline__ void give_half(T (&x)[16], F f)
 {
     const bool upper = threadIdx.x & HALF * 2;
@@ -43,8 +44,8 @@ template <int COUNT> __device__ __forceinline__ void load_head(float (&x)[COUNT]
     for (int i = 0; i < COUNT; i++) x[i] = i * 32 + lane < dim ? __ldcg(at + i * 32 + lane) : 0.0f;
 }
 
-// Queries of the tile, rotated and coded; a warp takes every eighth, and asks for the next before it turns one. DIM: of
-// the head, 0: any.
+// Rotates and codes the tile's queries. A warp takes every eighth query, and requests the next one before it rotates
+// one. DIM: the head's dims; 0: any.
 template <int DIM> __device__ __forceinline__ void code_queries(int_shared &sm, const ek_cuda_attn_args &a)
 {
     constexpr int COUNT = DIM ? DIM / 32 : HEAD;
@@ -83,7 +84,7 @@ __device__ __forceinline__ float weight_at(float s, u32 max_n)
     return bits((__float_as_uint(weight_of(s, n)) + ((u32)apart << 23)) & ~(u32)((apart + 125) >> 31));
 }
 
-// Scores of keys that a query does not see become UNSEEN, below all others: such a key is worth 0.
+// Scores of keys that a query does not see become UNSEEN, which is below all others. Such a key has the weight 0.
 constexpr float UNSEEN = -0x1p21f;
 __device__ __forceinline__ void hide(const int_shared &sm, float (&s)[OWN][32])
 {
@@ -136,7 +137,7 @@ __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, floa
         if (sm.page[page0 + p])
             scale[p] = *(const float2 *)(sm.page[page0 + p] + kv.k_bytes + rotated_codes(kv.v_bits, kv.head_dim) +
                                          key0 * 4);
-        const int first = (page0 + p) * PAGE + key0; // what lies behind the last key that is seen may be anything
+        const int first = (page0 + p) * PAGE + key0; // keys after the last visible one may have any content
         if (first >= sm.seen_end) scale[p].x = 0;
         if (first + 1 >= sm.seen_end) scale[p].y = 0;
     }
@@ -191,8 +192,8 @@ __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, floa
     }
 }
 
-// A tile's stack of T: nodes of o by level, block of 64 dims, four of a thread's elements, thread; l and m of a query
-// behind them.
+// A tile's stack of T: nodes of o by level, block of 64 dims, four elements of a thread, and thread. l and m of a query
+// follow them.
 struct int_stack {
     float4 *o;
     float *l;
@@ -213,14 +214,14 @@ struct int_stack {
     }
 };
 
-// Whether the segment has the last leaf of a query in the tile: its own last, or, of a part, the part's.
+// Whether the segment has the last leaf of a query in the tile: its own last one, or that of the part.
 __device__ __forceinline__ bool ends_in(const int_shared &sm, const ek_cuda_attn_args &a, int q, int seg)
 {
     if (sm.end[q] <= seg * SEGMENT) return false;
     return sm.end[q] <= (seg + 1) * SEGMENT || (a.items && seg == sm.tile.seg0 + sm.tile.n_seg - 1);
 }
 
-// What the leaf of the thread's query meets. ends: it is the last, so that all its nodes meet.
+// Finds the nodes that the leaf of the thread's query meets. ends: it is the last leaf, so it meets all of its nodes.
 __device__ __forceinline__ void meet_query(int_shared &sm, const ek_cuda_attn_args &a, const int_stack &stack,
                                            int count, bool ends, float l, int m)
 {
@@ -248,7 +249,7 @@ __device__ __forceinline__ float *out_of(const ek_cuda_attn_args &a)
     return (float *)(a.items ? a.leaf_o : a.o);
 }
 
-// Values of the segment, joined with the nodes of T: of the queries that end here their node.
+// Values of the segment, joined with the nodes of T. Queries that end here get their node.
 template <int BITS, int DIM>
 __device__ __forceinline__ void add_values(int_shared &sm, const ek_cuda_attn_args &a, int_ring<DIM> &ring,
                                            const int_stack &stack, int count, bool any_ends, int seg)
@@ -352,12 +353,13 @@ __device__ __forceinline__ void tile_of_prompt(int_shared &sm, const ek_cuda_att
     for (int seg = t.seg0; seg < t.seg0 + t.n_seg; seg++) {
         const ek_cuda_kv &kv = seg * 4 < a.n_start ? a.start : a.kv;
         __syncthreads();
-        if (tid == 0 && seg == t.seg0 + t.n_seg - 1) { // n_tiles are asked for in all; the last leaves it as it was
+        if (tid == 0 &&
+            seg == t.seg0 + t.n_seg - 1) { // n_tiles are requested in all; the last request restores the counter
             const int taken = atomicAdd((int *)a.ended, 1);
             sm.next = (int)gridDim.x + taken;
             if (taken == a.n_tiles - 1) *(volatile int *)a.ended = 0;
         }
-        int all_from = SEGMENT, all_to = 0; // of queries that see any
+        int all_from = SEGMENT, all_to = 0; // the range of keys that any query sees
         bool whole = true, ends = false;
 #pragma unroll
         for (int q = lane; q < TILE; q += 32) {
@@ -375,7 +377,7 @@ __device__ __forceinline__ void tile_of_prompt(int_shared &sm, const ek_cuda_att
             sm.v_bits = kv.v_bits;
         if (tid < PAGES) {
             u64 page = tid >= first && tid < end ? page_block(kv, t.view, seg * 4 + tid) : 0;
-            if (!page && tid > first && tid < end) page = page_block(kv, t.view, seg * 4 + first); // nobody sees it
+            if (!page && tid > first && tid < end) page = page_block(kv, t.view, seg * 4 + first); // no query sees it
             sm.page[tid] = page ? (const uint8_t *)page + t.kv_head * (kv.k_bytes + kv.v_bytes) : 0;
         }
         __syncthreads();
@@ -403,7 +405,7 @@ __device__ __forceinline__ void tile_of_prompt(int_shared &sm, const ek_cuda_att
     }
 }
 
-// Any grid of at most n_tiles blocks: a block takes tile blockIdx.x, then the first that no other has taken.
+// Any grid of at most n_tiles blocks. A block takes tile blockIdx.x, then the first tile that no other block has taken.
 template <int DIM> __device__ __forceinline__ void prompt(const ek_cuda_attn_args &a)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);

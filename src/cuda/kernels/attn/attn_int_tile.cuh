@@ -32,7 +32,7 @@ struct int_shared {
     float l[TILE];                                   // of queries that end here
     int lo[TILE], end[TILE], from[TILE], seen[TILE]; // the last two of the segment: its first key, how many
     const uint8_t *page[PAGES];                      // the head's part; 0: no query sees it
-    int64_t k_bytes; // of the segment's pages, as in ek_cuda_kv; kept here, because registers are needed for sums
+    int64_t k_bytes; // as in ek_cuda_kv; kept here, because registers are needed for sums
     int out[TILE];   // the target of a query's node, and its row
     int k_bits, v_bits, first, last,
         seen_end; // first, last: visible pages; seen_end: after the last visible key
@@ -55,7 +55,7 @@ template <int DIM> struct int_ring {
     const int dim;
     int get;             // offset of the slot that is read next, in bytes
     const uint8_t *from; // the lane's piece of the next pair's first eight rows
-    int eights;          // of a pair's rows
+    int eights;          // groups of eight rows in a pair
     int left;            // pairs of keys left in the page
     int page, block;     // of the next copy; block: of dims, -1 for keys
 
@@ -69,7 +69,7 @@ template <int DIM> struct int_ring {
         return threadIdx.x / 128;
     }
 
-    // of a row's four: whose column; asked for where a page is opened, and not kept
+    // the column among a row's four; computed when a page is opened, and not kept
     static __device__ __forceinline__ int piece()
     {
         const int tid = thread_again();
@@ -159,7 +159,7 @@ template <int DIM> struct int_ring {
     template <int BITS> __device__ __forceinline__ void read(fragment<BITS> &x, int step) const
     {
         const int g = hot_lane() / 4, t = hot_lane() % 4;
-        // of the first row that the lane reads; where i's lies differs by numbers that the compiler knows
+        // for the first row that the lane reads; the offsets of the others are constants
         const int at = BITS == 16 ? t * 128 + ((g / 2) ^ (t * 2)) * 16 + g % 2 * 8
                                   : t / 2 * 128 + ((t % 2 * 4 + g / 2) ^ (t / 2 * 2)) * 16 + g % 2 * 8;
         const uint8_t *const even = slots + get + at, *const odd = slots + get + (at ^ 64);
@@ -212,8 +212,7 @@ template <int BITS> __device__ __forceinline__ void pin_sums(int (&hh)[32], int 
     wgmma_pin(mid), wgmma_pin(ll);
 }
 
-// Scores of the warpgroup's pages, held: s[p][4 j + 2 r + c] of its key 64 p + 16 warp + 2 g + r and query 8 j + 2 t +
-// c.
+// Scores of the warpgroup's pages: s[p][4 j + 2 r + c] is for key 64 p + 16 warp + 2 g + r and query 8 j + 2 t + c.
 template <int BITS, int DIM>
 __device__ __forceinline__ void int_scores(const int_shared &sm, int_ring<DIM> &ring, float (&s)[OWN][32])
 {

@@ -11,7 +11,7 @@ __device__ __forceinline__ int clamp_key(int x)
     return x < 0 ? 0 : x > SEGMENT ? SEGMENT : x;
 }
 
-// What the queries of [first, first + n) see of the segment.
+// What the queries [first, first + n) see of the segment.
 __device__ __forceinline__ visible seen_by(const shared &sm, int first, int n)
 {
     visible of = {SEGMENT, 0, 0, SEGMENT};
@@ -63,7 +63,7 @@ struct nodes {
     }
 };
 
-// Of the segment: `started`, in shared memory, says whether it is one of the first positions.
+// The description of the segment's pages. `started`, in shared memory: the segment is one of the first positions.
 __device__ __forceinline__ int64_t k_bytes(const ek_cuda_attn_args &a, const bool &started)
 {
     return started ? a.start.k_bytes : a.kv.k_bytes;
@@ -123,14 +123,14 @@ __device__ __forceinline__ void sum_values(shared &sm, int format, int d0, float
     }
 }
 
-// Query n of the tile, of the KV head's queries row by row; in the same order, where its result goes.
+// Query n of the tile, row by row among the KV head's queries; and the place of its result, in the same order.
 __device__ __forceinline__ int64_t query_at(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n, int ld)
 {
     const int at = t.head + n;
     return (int64_t)(t.row + at / a.ratio) * ld + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * a.kv.head_dim;
 }
 
-// DIMS dims of the tile's queries from d0, transposed; zeros behind the last query and the last dim.
+// Reads DIMS dims, from d0 on, of the tile's queries, transposed; zeros after the last query and the last dim.
 __device__ __forceinline__ void load_queries(shared &sm, const ek_cuda_attn_args &a, int d0)
 {
     const int n = threadIdx.x % TILE, dim = a.kv.head_dim;
@@ -143,8 +143,8 @@ __device__ __forceinline__ void load_queries(shared &sm, const ek_cuda_attn_args
     }
 }
 
-// The tile's description, the keys that each of its queries sees, and the queries themselves where one load holds them
-// all.
+// Reads the tile's description and the keys that each of its queries sees. Reads the queries, too, if one load holds
+// them all.
 __device__ __forceinline__ void load_tile(shared &sm, const ek_cuda_attn_args &a, int number)
 {
     const ek_cuda_attn_tile &t = sm.tile;
@@ -162,7 +162,7 @@ __device__ __forceinline__ void load_tile(shared &sm, const ek_cuda_attn_args &a
     if (a.kv.head_dim <= DIMS) load_queries(sm, a, 0);
 }
 
-// What the queries see of segment `seg`, and where its pages lie. The tile's last segment asks for the block's next
+// Finds what the queries see of segment `seg`, and its pages. At the tile's last segment, requests the block's next
 // tile.
 __device__ __forceinline__ void load_segment(shared &sm, const ek_cuda_attn_args &a, int seg, bool &started)
 {
@@ -171,7 +171,7 @@ __device__ __forceinline__ void load_segment(shared &sm, const ek_cuda_attn_args
     __syncthreads();
     if (tid == 0) {
         started = seg * 4 < a.n_start;
-        if (seg == t.seg0 + t.n_seg - 1) { // n_tiles are asked for in all; the last leaves the counter as it was
+        if (seg == t.seg0 + t.n_seg - 1) { // n_tiles are requested in all; the last request restores the counter
             const int taken = atomicAdd((int *)a.ended, 1);
             sm.next = (int)gridDim.x + taken;
             if (taken == a.n_tiles - 1) *(volatile int *)a.ended = 0;
@@ -190,7 +190,7 @@ __device__ __forceinline__ void load_segment(shared &sm, const ek_cuda_attn_args
             u64 page = all.from < (lane + 1) * PAGE && all.to > lane * PAGE ? page_block(kv, t.view, seg * 4 + lane)
                                                                             : 0;
             if (!page && all.from < lane * PAGE && all.to > lane * PAGE)
-                page = page_block(kv, t.view, seg * 4 + all.from / PAGE); // absent: nobody sees it
+                page = page_block(kv, t.view, seg * 4 + all.from / PAGE); // absent: no query sees it
             sm.page[lane] = page ? (const uint8_t *)page + t.kv_head * (k_bytes(a, started) + v_bytes(a, started)) +
                                        k_bytes(a, started)
                                  : 0;
@@ -199,7 +199,7 @@ __device__ __forceinline__ void load_segment(shared &sm, const ek_cuda_attn_args
     __syncthreads();
 }
 
-// Scores of the warp's queries and all keys of the segment, into s: a chain of dims after another.
+// Scores of the warp's queries and all keys of the segment, into s. The chains of dims follow each other.
 template <int K>
 __device__ __forceinline__ void score_segment(shared &sm, const ek_cuda_attn_args &a, const bool &started)
 {
@@ -226,7 +226,7 @@ __device__ __forceinline__ void score_segment(shared &sm, const ek_cuda_attn_arg
             for (int j = 0; j < 8; j++) {
                 float4 *const to = (float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n) / 4, lane * 4)];
                 float4 v = make_float4(acc[n][j], acc[n + 1][j], acc[n + 2][j], acc[n + 3][j]);
-                if (d0) { // behind the first chain
+                if (d0) { // after the first chain
                     const float4 x = *to;
                     v.x = x.x + v.x, v.y = x.y + v.y, v.z = x.z + v.z, v.w = x.w + v.w;
                 }
@@ -235,7 +235,7 @@ __device__ __forceinline__ void score_segment(shared &sm, const ek_cuda_attn_arg
     }
 }
 
-// Weights in place of the scores that the thread wrote itself (a warp has all keys of its queries), and each query's
+// Replaces the scores that the thread wrote by weights (a warp has all keys of its queries), and finds each query's
 // max.
 template <int K>
 __device__ __forceinline__ void weigh_segment(shared &sm, const ek_cuda_attn_args &a, const bool &started)
@@ -283,7 +283,7 @@ __device__ __forceinline__ void weigh_segment(shared &sm, const ek_cuda_attn_arg
     __syncthreads();
 }
 
-// Results of the queries that end in this segment: what is left of each in `leaf`, divided by l. ends: a bit a query.
+// Results of the queries that end in this segment: the rest of each in `leaf`, divided by l. ends: a bit per query.
 __device__ __forceinline__ void put_results(const shared &sm, const ek_cuda_attn_args &a, const nodes &leaf, int d,
                                             int wanted, u32 ends)
 {
@@ -300,8 +300,8 @@ __device__ __forceinline__ void put_results(const shared &sm, const ek_cuda_attn
     }
 }
 
-// The segment's leaves, COLS dims at once, meet the nodes of T that they complete. What is left goes onto the stack, or
-// is the result of a query that ends here. stack: MAX_LEVELS nodes of the tile's queries; seg: the segment's number.
+// The segment's leaves, COLS dims at once, meet the nodes of T that they complete. The rest goes to the stack, or is
+// the result of a query that ends here. stack: MAX_LEVELS nodes of the tile's queries. seg: the segment's number.
 __device__ __forceinline__ void merge_segment(shared &sm, const ek_cuda_attn_args &a, const bool &started, int seg,
                                               float *stack)
 {
@@ -337,8 +337,8 @@ __device__ __forceinline__ void merge_segment(shared &sm, const ek_cuda_attn_arg
 template <int K>
 __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_args &a, int number, float *stack)
 {
-    __shared__ bool
-        started; // the segment is one of the first positions; not in registers, of which there are none left
+    __shared__ bool started; // the segment is one of the first positions; kept in shared memory, because there are no
+                             // registers left
     load_tile(sm, a, number);
     for (int seg = sm.tile.seg0; seg < sm.tile.seg0 + sm.tile.n_seg; seg++) {
         load_segment(sm, a, seg, started);
@@ -349,8 +349,8 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
     }
 }
 
-// Any grid of at most n_tiles blocks: a block takes tile blockIdx.x, then the first that no other has taken. One kernel
-// per format of keys; the format of values is a branch.
+// Any grid of at most n_tiles blocks. A block takes tile blockIdx.x, then the first tile that no other block has taken.
+// There is one kernel per format of keys; the format of values is a branch.
 #define PROMPT(name, K)                                                                                        \
     extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ek_cuda_attn_args a) \
     {                                                                                                          \

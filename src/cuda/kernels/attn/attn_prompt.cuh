@@ -22,8 +22,8 @@ constexpr int TILE = EK_CUDA_PROMPT_TILE, THREADS = 256, DIMS = 256;
 constexpr int WARPS = THREADS / 32, OWN = TILE / WARPS, BRINGS = 16, ROWS = BRINGS * (WARPS / 4), COLS = 256;
 constexpr int MAX_LEVELS = 12, CHAIN = 256;
 
-// The part of a segment that a warp's queries see: keys [from, to) by any, [common_from, common_to) by all that see
-// some.
+// The part of a segment that a warp's queries see: keys [from, to) are seen by some query, keys [common_from,
+// common_to) by all queries that see any.
 struct visible {
     int from, to, common_from, common_to;
     __device__ __forceinline__ int halves() const // of the segment: bits 0 and 1
@@ -44,7 +44,7 @@ struct shared {
     int from[TILE], to[TILE]; // of the segment
     int lo[TILE], end[TILE];
     float value_scale[SEGMENT];
-    const uint8_t *page[SEGMENT / PAGE]; // values of the KV head, the keys in front of them; 0: nobody sees any
+    const uint8_t *page[SEGMENT / PAGE]; // values of the KV head, its keys lie before them; 0: no query sees them
     kv_codec keys, values;               // of the segment; kept here so that derived values need no registers
     visible all, own[TILE / OWN];        // of the tile's queries, of a warp's
     ek_cuda_attn_tile tile;              // and the number of the next one
@@ -123,17 +123,17 @@ __device__ __forceinline__ int key_of(int lane, int j)
     return j / 4 * 128 + lane * 4 + j % 4;
 }
 
-// Rows [from, to) of the stage, both multiples of 4: acc[n][j] += x[n] y[j], x 8 queries, y 8 columns, of which HALVES
-// (bits 0 and 1) are wanted. TURNED: x is s, at the stage's first key, and y has neighbours exchanged: sums are stored
-// in fours, and would otherwise be in the same bank of registers as their y. Queries alternate their direction over the
-// columns, so that a y is kept at the turn.
+// Rows [from, to) of the stage, both multiples of 4: acc[n][j] += x[n] y[j] for x of 8 queries and y of 8 columns, of
+// which HALVES (bits 0 and 1) are needed. TURNED: x is s, at the stage's first key, and y has its neighbours exchanged.
+// Sums are stored in fours, and would otherwise be in the same bank of registers as their y. Queries alternate their
+// direction over the columns, so a y is kept at the turn.
 template <int HALVES, bool TURNED>
 __device__ __forceinline__ void add_rows(const float *x, const float *y, int from, int to, float (&acc)[OWN][8],
                                          int key = 0)
 {
     const int piece = threadIdx.x / 32 * (OWN / 4);
     float a[2][OWN], b[2][8];
-    // the last row of four asks for the first of the next four, or for itself once more
+    // the last row of four requests the first of the next four, or itself once more
     auto read = [&](int row, int block, float(&a)[OWN], float(&b)[8]) {
 #pragma unroll
         for (int n = 0; n < OWN; n += 4)
@@ -171,8 +171,8 @@ __device__ __forceinline__ void scores(shared &sm, int64_t k_bytes, int d0, int 
     const uint8_t *at = sm.page[page];
     const bool brings = at && (F != Q4 || half == 0);
     half_stage<F> raw;
-    constexpr bool EARLY = F !=
-                           F32; // the next rows but one are fetched while these are added; f32 has no registers left
+    constexpr bool EARLY =
+        F != F32; // the row after the next is fetched while these are added; f32 has no registers left for it
     auto load = [&](int d) { raw.load_k(at - k_bytes, sm.keys, d + half * BRINGS, lane); };
     auto put = [&](int to) { raw.put_k(&sm.stage[to][half * BRINGS][page * PAGE], lane); };
     if (brings) load(d0);
@@ -196,7 +196,7 @@ __device__ __forceinline__ void scores(shared &sm, int64_t k_bytes, int d0, int 
     }
 }
 
-// Rows [first, rows) of a stage of values where some queries see a key and others do not. j0: the stage's first key.
+// Rows [first, rows) of a stage of values, where some queries see a key and others do not. j0: the stage's first key.
 __device__ __forceinline__ void add_masked(const shared &sm, const float *y, int j0, int first, int rows,
                                            float (&acc)[OWN][8])
 {
@@ -236,8 +236,8 @@ __device__ __forceinline__ void bring_planes(float *to, const uint8_t *v, const 
     }
 }
 
-// acc[i][j] += chain over those of keys [from, to) that query 8 warp + i sees, and dims d0 + 4 lane.. and d0 + 128 + 4
-// lane..
+// acc[i][j] += the chain over the keys in [from, to) that query 8 warp + i sees, for dims d0 + 4 lane .. and d0 + 128 +
+// 4 lane ..
 template <int F> __device__ __forceinline__ void values(shared &sm, int d0, float (&acc)[OWN][8])
 {
     constexpr bool EARLY = F != PLANES; // as for keys
@@ -267,7 +267,7 @@ template <int F> __device__ __forceinline__ void values(shared &sm, int d0, floa
         const visible of = sm.own[warp];
         const int first = max(0, of.from - j), rows = min(ROWS, of.to - j);
         int all = min(max((of.common_from + 3) / 4 * 4 - j, 0), ROWS), some = min(of.common_to / 4 * 4 - j, ROWS);
-        if (all >= some) all = some = max(first, rows); // none that all see
+        if (all >= some) all = some = max(first, rows); // there are no rows that all queries see
         const float *y = &sm.stage[now][0][lane * 4];
 #pragma unroll 1
         for (int behind = 0; behind < 2; behind++) {

@@ -13,7 +13,7 @@ namespace
 constexpr int THREADS = 128, SLOTS = 3;
 constexpr int V_KEYS = 32; // of a slot of values: [key][dim]
 
-// Dims of a lane in sums of values: ACROSS, and where they are 72 the last 8 are shared out.
+// The dims of a lane in sums of values: ACROSS. With 72 dims, the last 8 are distributed.
 template <int COLS> struct shape {
     static constexpr int ACROSS = COLS / 16, REST = COLS % 16 ? 4 : 0,
                          SLOT = K_DIMS * LDK > V_KEYS *COLS ? K_DIMS *LDK : V_KEYS *COLS;
@@ -24,7 +24,7 @@ template <int COLS> struct shape {
     static_assert(sizeof(shared) == EK_CUDA_TENSORS_SHARED(COLS), "tower_args.h says what a launch must ask for");
 };
 
-// A node of T for 8 queries of a half warp: ACROSS dims of each, and REST of 4 of them one more dim.
+// A node of T for 8 queries of a half warp: ACROSS dims of each, and REST: one more dim for 4 of the queries.
 template <int ACROSS, int REST> struct __align__(16) node
 {
     float o[8][ACROSS], rest[REST ? REST : 1], l[8];
@@ -36,7 +36,7 @@ template <int ACROSS, int REST> struct __align__(16) node
         return threadIdx.x % 32 / 16;
     }
 
-    // which four of the 8 queries have the lane's dim of the rest
+    // the four of the 8 queries for which the lane has a dim of the rest
     static __device__ __forceinline__ int rest_half()
     {
         return threadIdx.x % 16 / 8;
@@ -59,7 +59,7 @@ template <int ACROSS, int REST> struct __align__(16) node
             }
         }
 #pragma unroll
-        for (int i = 0; i < 8 * ACROSS / 4; i++) { // elements of o, four after four
+        for (int i = 0; i < 8 * ACROSS / 4; i++) { // elements of o, four at a time
             const float4 a = left[i * THREADS];
             const float as[4] = {a.x, a.y, a.z, a.w};
 #pragma unroll
@@ -104,7 +104,7 @@ template <int COLS> struct tile {
     shared &sm;
     int number, head, q0;
 
-    // Slots follow each other: dims of a segment's keys, then its values.
+    // Slots follow each other: first dims of a segment's keys, then its values.
     int k_slots;
     struct place {
         int seg, slot;
@@ -122,7 +122,7 @@ template <int COLS> struct tile {
         return p;
     }
 
-    // What lies past the last key is copied from the last, and not used; dims past the last are not copied.
+    // After the last key, the last one is copied again and not used. Dims after the last are not copied.
     __device__ __forceinline__ void copy(place p, float *to) const
     {
         const int tid = threadIdx.x, kv = head / (a.heads / a.kv_heads) * a.dim;
@@ -217,7 +217,7 @@ template <int COLS> struct tile {
         if (q < a.rows && d < a.dim) ((float *)a.o)[q * a.ldo + head * a.dim + d] = a.clip[1] < m ? a.clip[1] : m;
     }
 
-    // The result: behind T, held within a.clip.
+    // The result follows T and is clamped to a.clip.
     __device__ __forceinline__ void write(const node_of &n) const
     {
         const int lane = threadIdx.x % 32, first = q0 + threadIdx.x / 32 * 16 + n.half() * 8;
@@ -238,7 +238,7 @@ template <int COLS> struct tile {
         const int piece = warp * 4 + node_of::half() * 2; // of values
         place next = {0, 0};
         int slot = 0, filled = SLOTS - 1;
-        // Waits for the slot at hand and asks for the one that will take the place of the last.
+        // Waits for the current slot, and requests the slot that replaces the last one.
         auto take = [&]() -> const float * {
             copy_wait<SLOTS - 2>();
             __syncthreads();
@@ -249,7 +249,7 @@ template <int COLS> struct tile {
             if (++slot == SLOTS) slot = 0;
             return at;
         };
-        __syncthreads(); // the tile before is read
+        __syncthreads(); // the tile before was read
         copy_queries();
         for (int i = 0; i < SLOTS - 1; i++) {
             if (next.seg < segments) copy(next, sm.slot[i]), next = behind(next);
@@ -275,7 +275,7 @@ template <int COLS> struct tile {
                         }
                     }
                 }
-                __syncwarp(); // the warp has read what belongs to the segment before
+                __syncwarp(); // the warp has read the data of the segment before
                 s.put(sm.e, warp * 4);
                 s.top_of(keys, &sm.m[warp * 16]);
                 __syncwarp();

@@ -5,8 +5,9 @@
 // reordering, because the place of a key in a sum is free. Each warp has every other 8 dims of the values. T is a stack
 // of nodes in scratch memory.
 //
-// Model, H100, of 16 queries, a segment and 64 dims: 512 products of 6 clocks, and 128 pairs of query and key a lane of
-// some 35 instructions; four at once on a multiprocessor, so that 7,500 clocks of them would give 65 T multiply-adds/s.
+// Model, H100, for 16 queries, a segment and 64 dims: 512 products of 6 clocks, and 128 pairs of query and key per lane
+// with about 35 instructions each; a multiprocessor runs four such at once. So 7,500 clocks for four would give 65 T
+// multiply-adds/s.
 #include "cuda/kernels/attn/attn_tensors_int.cuh"
 #include "cuda/kernels/mma.cuh"
 
@@ -20,7 +21,7 @@ constexpr int HALF = SEGMENT / 2, JS = HALF / 8; // keys of a warp, in blocks of
 
 } // namespace
 
-// A warp has a row of a head of queries, keys or values; rows behind the last are zeros.
+// A warp has a row of a head of queries, keys or values. Rows after the last are zeros.
 extern "C" __global__ void __launch_bounds__(256) ek_tensors_codes(const __grid_constant__ ek_cuda_tensors_int_args a)
 {
     constexpr int COUNT = 128 / 32;
@@ -72,7 +73,7 @@ template <class T, class F> __device__ __forceinline__ T over_keys(T x, F f)
     return f(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-// What the two warps of 16 queries, `group`, tell each other.
+// Data that the two warps of 16 queries, `group`, exchange.
 struct told {
     float top[2][4][16], largest[2][4][16];
     u32 sum[2][4][16];
@@ -82,7 +83,7 @@ struct told {
 template <int STEPS> struct tile {
     const ek_cuda_tensors_int_args &a;
     told &sm;
-    uint8_t *base; // shared memory: a segment's keys, later codes of weights, then results; behind them its values
+    uint8_t *base; // shared memory: a segment's keys, later codes of weights, then results; values follow
     int head, row_tile;
     static constexpr int K_BYTES = STEPS * 16384 + SCALES;
 
@@ -116,7 +117,7 @@ template <int STEPS> struct tile {
         copy_commit();
     }
 
-    // Queries are read anew for each segment: elsewhere there are no registers for them.
+    // Queries are read again for each segment, because there are no registers for them.
     __device__ __forceinline__ void score()
     {
         const codes c(a);
@@ -254,7 +255,7 @@ template <int STEPS> struct tile {
         }
     }
 
-    // The thread's part of a node: 8 dims, or behind all of them l and m, of each half of the warps.
+    // The thread's part of a node: 8 dims, or after all of these l and m, for each half of the warps.
     __device__ __forceinline__ float4 *node(int level, int block) const
     {
         const int blocks = (a.dim + 7) / 8;
@@ -262,7 +263,7 @@ template <int STEPS> struct tile {
                thread_again() % 128;
     }
 
-    // The nodes that the leaf number `count` meets, and of the last leaf all: f(level, l and m of the left one,
+    // The nodes that leaf number `count` meets; the last leaf meets all nodes: f(level, l and m of the left one,
     // factors).
     template <class F> __device__ __forceinline__ void meet(int count, bool last, int (&own)[2], F f) const
     {
@@ -281,11 +282,12 @@ template <int STEPS> struct tile {
         }
     }
 
-    // Values of the segment, joined with the nodes of T: to the node, or of the last to shared memory as results.
+    // Values of the segment, joined with the nodes of T. The result goes to the node, or for the last leaf to shared
+    // memory.
     __device__ __forceinline__ void add_values(int seg, bool last)
     {
         const int blocks = (a.dim + 7) / 8;
-        const int level = __popc((unsigned)(seg & ~(seg + 1))); // where its node is
+        const int level = __popc((unsigned)(seg & ~(seg + 1))); // the level of its node
         const uint4 *const at = (const uint4 *)(base + K_BYTES + SCALES) + lane();
         float l_sum[2] = {l[0], l[1]};
         int m_sum[2] = {m[0], m[1]};
@@ -320,7 +322,7 @@ template <int STEPS> struct tile {
             *node(level, blocks + half()) = make_float4(l_sum[0], l_sum[1], bits((u32)m_sum[0]), bits((u32)m_sum[1]));
     }
 
-    // Results, turned back and held within a.clip.
+    // Results, rotated back and clamped to a.clip.
     __device__ __forceinline__ void write() const
     {
 #pragma unroll 1
@@ -344,7 +346,7 @@ template <int STEPS> struct tile {
     __device__ __forceinline__ void run()
     {
         const int segments = (a.rows + SEGMENT - 1) / SEGMENT;
-        __syncthreads(); // the tile before is written
+        __syncthreads(); // the tile before was written
         copy(true, 0), copy(false, 0);
         copy_wait<1>();
 #pragma unroll 1

@@ -35,7 +35,7 @@ __device__ __forceinline__ float clamped(float s)
     return fminf(fmaxf(s, -0x1p20f), 0x1p20f); // NaN becomes the lowest, as there
 }
 
-// Scores of 16 queries, those of the warp, for 8 keys of a lane, then their weights.
+// Scores of the warp's 16 queries for 8 keys of a lane, then their weights.
 struct __align__(16) scores
 {
     float v[16][8];
@@ -61,7 +61,7 @@ struct __align__(16) scores
         }
     };
 
-    // Keys alternate their direction, so that operands stay in place from one instruction to the next.
+    // Keys alternate their direction, so that operands stay in their registers from one instruction to the next.
     __device__ __forceinline__ void add(const dim &d)
     {
 #pragma unroll
@@ -87,7 +87,7 @@ struct __align__(16) scores
         }
     }
 
-    // The largest of a segment's first n keys, the visible ones, for each of the warp's queries, in the form of
+    // The largest score of a segment's first n keys, the visible ones, for each of the warp's queries, in the form of
     // whole_of.
     __device__ __forceinline__ void top_of(int n, int *m) const
     {
@@ -113,7 +113,7 @@ struct __align__(16) scores
     }
 };
 
-// Turns the warp's scores that the lane has put into e into weights; m: top_of. A loop over shared memory, because
+// Turns the scores that the lane has put into e into weights. m: top_of. This is a loop over shared memory, because
 // unrolled instructions would not stay in their cache.
 __device__ __forceinline__ void weigh(float (*e)[TILE], int piece, int n, const int *m)
 {
@@ -144,8 +144,8 @@ __device__ __forceinline__ void weigh(float (*e)[TILE], int piece, int n, const 
     }
 }
 
-// The sums of weights of the warp's 16 queries, whose first piece of a key's row is `piece`: each lane of the
-// definition adds its 16, then lanes are added.
+// The sums of weights of the warp's 16 queries; `piece` is their first piece in a key's row. Each lane of the
+// definition adds its 16 weights, then the lanes are added.
 __device__ __forceinline__ void sum_weights(const float (*e)[TILE], int piece, float *l)
 {
     const int first = threadIdx.x % 32 / 4, own = piece + threadIdx.x % 4;

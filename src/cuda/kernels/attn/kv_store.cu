@@ -5,7 +5,7 @@
 
 using namespace ek;
 
-constexpr int THREADS = 128, MAX_DIM = 512; // up to 4 dims a thread, dim = thread + 128 i
+constexpr int THREADS = 128, MAX_DIM = 512; // a thread has up to 4 dims: dim = thread + 128 i
 
 __device__ __forceinline__ unsigned short to_bf16(float x)
 {
@@ -21,15 +21,16 @@ __device__ __forceinline__ unsigned short half_up(float x)
     return half_f32(h) < x && h < 0x7bff ? (unsigned short)(h + 1) : h;
 }
 
-// What the threads of a token share. Thread t has dims t + 128 i: a warp 32 neighbours of each i.
+// Data that the threads of a token share. Thread t has dims t + 128 i: a warp has 32 neighbours for each i.
 struct token {
     float x[MAX_DIM];
     float least[MAX_DIM / 32], most[MAX_DIM / 32]; // of 32 neighbours
-    uint8_t code[MAX_DIM + 8];                     // zeros behind the head's dims
+    uint8_t code[MAX_DIM + 8];                     // zeros after the head's dims
 };
 
-// Scales, biases and codes of a token's groups, by the rules of ops/kv/kv_store.c. Dims of a group are told apart by
-// their number mod 4: where the first of these is NaN, none of them counts (and none at all for number 0).
+// Scales, biases and codes of a token's groups, by the rules of ops/kv/kv_store.c. The dims of a group have four
+// classes, by their number mod 4. If the first dim of a class is NaN, the class does not count; if it is number 0, no
+// class counts.
 __device__ __forceinline__ void quantize(token &s, const kv_codec &c, bool has_bias, unsigned short *scales, int step,
                                          int groups_step)
 {
@@ -85,13 +86,13 @@ __device__ __forceinline__ void quantize(token &s, const kv_codec &c, bool has_b
     __syncthreads();
 }
 
-// The part of the codes that lies in a plane of P bits, from bit `from` of them.
+// The part of the codes in a plane of P bits, which begins at bit `from` of the codes.
 template <int P>
 __device__ __forceinline__ void put_plane(const token &s, uint8_t *to, int dim, int slot, bool keys, int from)
 {
     const int bytes = keys ? (dim * P + 7) / 8 : v_plane_row(P, dim), mask = (1 << P) - 1;
     for (int b = threadIdx.x; b < bytes; b += THREADS) {
-        const bool apart = P == 4 && !keys; // the first 16 of 32 dims lie in the low nibbles
+        const bool apart = P == 4 && !keys; // the low nibbles hold the first 16 of 32 dims
         const int d = apart ? b / 16 * 32 + b % 16 : b * 8 / P;
         int byte = 0;
 #pragma unroll

@@ -7,11 +7,11 @@
 
 using namespace ek;
 
-// --- before: one sum of squares, three rows; a block for each, for the rounding is half of the time
+// --- inputs: one sum of squares and three rows, with a block for each row, because rounding takes half of the time
 
 constexpr int INPUTS_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
-// ALL: of many rows, a block for all three.
+// ALL: for many rows, one block makes all three.
 template <bool ANY, bool ALL> __device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a)
 {
     __shared__ float leaf[2][INPUTS_THREADS / 32];
@@ -19,7 +19,7 @@ template <bool ANY, bool ALL> __device__ __forceinline__ void inputs(const ek_cu
     const float *const any = (const float *)a.y_norm;
     stage_row h, y, w;
     let_next_start();
-    // for its code, as ek_stage
+    // runs once only to fetch its code, as in ek_stage
 #pragma unroll 1
     for (int real = ALL || gridDim.y > 8; real < 2; real++) {
         const int n_written = real ? n : 0;
@@ -63,9 +63,9 @@ INPUTS(ek_experts_inputs_any, true, false)
 INPUTS(ek_experts_inputs_rows, false, true)
 INPUTS(ek_experts_inputs_any_rows, true, true)
 
-// --- which experts
+// --- the choice of experts
 
-// Alone: no blocks of a router to wait for.
+// Without a router in the same launch, whose blocks it would wait for.
 extern "C" __global__ void __launch_bounds__(256) ek_choose(const __grid_constant__ ek_cuda_choose_args a)
 {
     let_next_start();
@@ -114,7 +114,7 @@ FIRST(4, 2)
 FIRST(8, 1)
 #endif
 
-// Of 8 rows, or of 4 by chunks of 512 inputs.
+// For 8 rows, or for 4 by chunks of 512 inputs.
 template <int UNITS> __device__ __forceinline__ void second(const ek_cuda_experts_second_args &a)
 {
     const int all = a.down_blocks * a.down_tiles, experts = (int)blockIdx.x >= all;
@@ -135,9 +135,9 @@ extern "C" __global__ void __launch_bounds__(512, 1)
     second<8>(a);
 }
 
-// --- behind
+// --- the layer's end
 
-// All that a row of pairs needs is asked for at once, EACH pairs at a time.
+// All data of a row of pairs is requested at once, EACH pairs at a time.
 template <int THREADS, int EACH> __device__ __forceinline__ void experts_end(const ek_cuda_stage_args &a)
 {
     __shared__ float leaf[4][THREADS / 32], pair_weight[EK_CUDA_MAX_TOP_K];
@@ -153,11 +153,11 @@ template <int THREADS, int EACH> __device__ __forceinline__ void experts_end(con
     for (int real = gridDim.x > 16; real < 2; real++) {
         const int n_written = real ? n : 0;
         if (real && !a.known) wait_for_previous();
-        if (real && tid < a.top_k) { // past the cache, which may have those of a layer before
+        if (real && tid < a.top_k) { // bypasses the cache, which may have those of an earlier layer
             pair_weight[tid] = ((const volatile float *)a.weight)[r * a.top_k + tid];
             pair[tid] = ((const volatile int32_t *)a.row_pair)[r * a.top_k + tid];
         }
-        __syncthreads(); // sums of the pass before are read, pairs are there
+        __syncthreads(); // the sums of the pass before were read, and the pairs are there
         if (real) wait_for_previous();
         h.read(real ? h_from + r * a.ld : any, n);
         y.read(real ? (const float *)a.y + r * a.ld : any, n);

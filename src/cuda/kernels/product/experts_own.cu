@@ -15,11 +15,11 @@ static __device__ __forceinline__ void panel_of_row(const ek_cuda_linear_args &a
     const int tid = threadIdx.x, o = tid % 16, k = a.x.k, leaves = (k + BLOCK - 1) / BLOCK;
     const float *const panel = (const float *)panel_at<FLOAT>(a, number), *const x = (const float *)a.f + row * a.ldf;
     let_next_start();
-    // 16 inputs at a time: lane o has their weights for output o, and the row's element o, which all need
+    // 16 inputs at a time: lane o has their weights for output o, and element o of the row, which all lanes need
     for (int l0 = 0; l0 < leaves; l0 += blockDim.x / 16) {
         const int l = l0 + tid / 16, end = l < leaves ? min(k, (l + 1) * BLOCK) : 0;
         float sum = 0, w[16], next_w[16], v, next_v;
-        // never under a condition, which would wait for each; past the end unused
+        // not under a condition, because each load would be waited for; loads after the end are unused
         auto load_weights = [&](int i) {
 #pragma unroll
             for (int j = 0; j < 16; j++) next_w[j] = panel[(int64_t)min(i + j, k - 1) * 16 + o];
@@ -40,7 +40,7 @@ static __device__ __forceinline__ void panel_of_row(const ek_cuda_linear_args &a
                 float xj = __shfl_sync(~0u, v, j, 16);
                 if (i + j < end) sum = fma_(xj, w[j], sum);
             }
-            if (i + 16 >= (l + 1) * BLOCK) break; // for both halves of the warp at once
+            if (i + 16 >= (l + 1) * BLOCK) break; // for both halves of the warp at the same time
         }
         if (l < leaves) leaf[l * 16 + o] = sum;
     }
@@ -58,7 +58,7 @@ template <int ROWS> __device__ __forceinline__ void first(const ek_cuda_experts_
         choose(a.choose);
     } else if (block >= 0) {
         warps<q4_0, 1, ROWS, false>(a.gate, block, a.gate_blocks, 0);
-    } else { // a row and a panel each
+    } else { // a row and a panel for each block
         const uint8_t *const weights = panel_at<FLOAT>(a.router, panel);
         for (int64_t i = threadIdx.x * 128; i < panel_bytes<FLOAT>(a.router.x.k); i += blockDim.x * 128)
             prefetch_line(weights + i);

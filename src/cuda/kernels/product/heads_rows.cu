@@ -7,8 +7,8 @@
 
 using namespace ek;
 
-// A lane has 16 elements, 16 apart in a block of 256, which is its chain in the sum of squares. Element j turns with
-// j + DIM / 2: of the same lane, or of the lane 16 behind.
+// A lane has 16 elements, 16 apart in a block of 256. They are its chain in the sum of squares. Element j is rotated
+// with j + DIM / 2, in the same lane or in the lane 16 after it.
 template <int DIM> struct row_head {
     static constexpr int LANES = DIM > 256 ? 32 : 16, OWN = DIM / LANES, PER_WARP = 32 / LANES,
                          PAIRS = LANES == 32 ? OWN : OWN / 2;
@@ -103,7 +103,7 @@ template <int DIM> __device__ __forceinline__ void heads(const ek_cuda_heads_arg
     }
 }
 
-// The page of a row's token, at the keys or values of the block's head; its slot in it.
+// The page of a row's token, at the keys or values of the block's head, and the token's slot.
 __device__ __forceinline__ unsigned short *token_at(const ek_cuda_store_args &a, int r, bool keys, int *slot)
 {
     const ek_cuda_place place = ((const ek_cuda_place *)a.place)[r];
@@ -149,14 +149,15 @@ template <int DIM> __device__ __forceinline__ void store(const ek_cuda_store_arg
     __syncthreads();
     if (lane >= rows) return;
     int slot;
-    unsigned short *const to = token_at(a, row0 + lane, true, &slot) + slot; // rows of a prompt: neighbours in a page
+    unsigned short *const to = token_at(a, row0 + lane, true, &slot) +
+                               slot; // rows of a prompt are neighbours in a page
 #pragma unroll 8
     for (int d = warp; d < DIM; d += EK_CUDA_STORE_THREADS / 32) to[d * PAGE] = tile[lane][d];
 }
 
 // --- pages of codes (contract: ops/attn/attn_int.h)
 
-// x becomes R x, code[i] that of x[i]; returns the scale. As encode (int_codes.cuh), for row_head's elements.
+// x becomes R x, and code[i] the code of x[i]. Returns the scale. Like encode (int_codes.cuh), for row_head's elements.
 template <int DIM, int OWN>
 __device__ __forceinline__ float encode_row(float (&x)[OWN], float largest, int (&code)[OWN])
 {
@@ -165,7 +166,7 @@ __device__ __forceinline__ float encode_row(float (&x)[OWN], float largest, int 
 #pragma unroll
     for (int i = 0; i < OWN; i++) x[i] = clamp_(x[i], -0x1p96f, 0x1p96f);
 #pragma unroll
-    for (int h = 1; h < DIM; h *= 2) { // in ascending order, as the contract has it
+    for (int h = 1; h < DIM; h *= 2) { // in ascending order, as in the contract
         const int lanes = h < 16 ? h : h == 256 ? 16 : 0;
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
@@ -190,7 +191,7 @@ __device__ __forceinline__ float encode_row(float (&x)[OWN], float largest, int 
     return none ? 0.0f : __fdiv_rn(t, largest);
 }
 
-// A row's token: its slot, and its page's codes of the block's head, which the formats of that page describe.
+// A row's token: its slot, and the codes of the block's head in its page, described by the formats of that page.
 struct code_place {
     uint8_t *at;
     int slot, bits;
@@ -205,7 +206,7 @@ struct code_place {
     }
 };
 
-// Four keys' codes of a row as a page has them: codes of 16 bits in pairs, of 8 in fours (rotated_place).
+// The codes of four keys of a row in the order of a page: codes of 16 bits in pairs, of 8 in fours (rotated_place).
 __device__ __forceinline__ void put_keys(const code_place &to, const u32 (&pair)[2], int d)
 {
     u32 *const at = (u32 *)to.at + to.slot;
@@ -256,7 +257,7 @@ template <int DIM> __device__ __forceinline__ void store_codes(const ek_cuda_sto
     if (!keys) return;
     __syncthreads();
     if (lane >= rows) return;
-    const code_place to(a, row0 + lane, true); // rows of a prompt: neighbours in a page
+    const code_place to(a, row0 + lane, true); // rows of a prompt are neighbours in a page
 #pragma unroll 4
     for (int d = warp * 4; d < DIM; d += EK_CUDA_STORE_THREADS / 32 * 4) {
         const u32 pair[2] = {*(const u32 *)&tile[lane][d], *(const u32 *)&tile[lane][d + 2]};

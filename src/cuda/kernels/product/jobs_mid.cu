@@ -1,6 +1,6 @@
 // Products of Form Q of experts by narrow tiles of wgmma (mid_product.cuh), for jobs of up to EK_CUDA_MID_JOB_ROWS rows
 // (cuda/model_args.h): of a matrix, and of two with their gate. A block has as many columns as its job has rows, in
-// eights, so that an expert's weights are read once, whether one row chose it or 32.
+// eights. So an expert's weights are read once for any number of rows from 1 to 32.
 #include "cuda/kernels/product/mid_kernels.cuh"
 
 namespace ek
@@ -31,9 +31,9 @@ __device__ __forceinline__ void mid_job(const ek_cuda_warp_args &p, const ek_cud
 template <int A, bool GATE> __device__ __forceinline__ void mid_jobs(const ek_cuda_warp_args &p)
 {
     if (!p.holds) let_next_start();
-    if (!p.known) wait_for_previous(); // which experts there are
+    if (!p.known) wait_for_previous(); // waits for the list of experts
     if (p.holds) let_next_start();
-    // past the cache, which may have those of a layer before; a job that is not there is not looked at
+    // bypasses the cache, which may have those of an earlier layer; an absent job is not read
     const volatile ek_cuda_job *const one = (const volatile ek_cuda_job *)p.jobs + blockIdx.y;
     const u32 n_jobs = *(const volatile u32 *)p.n_jobs;
     const ek_cuda_job job = {one->expert, one->first, one->n, 0};

@@ -55,7 +55,7 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
         return (const uint8_t *)a.x.q + (JOBS ? picked()[r] : row0 + min(r, rows - 1)) * a.x.ldq;
     }
 
-    // Unit u of the part, or its last: units beyond the end are copied twice and not read.
+    // Unit u of the part, or its last one. Units after the end are copied a second time and not read.
     __device__ __forceinline__ int unit(int u) const
     {
         return first + min(u, units - 1);
@@ -216,7 +216,9 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
 #pragma unroll
             for (int p = 0; p < PANELS; p++) {
                 const int u = step / GROUPS, g = step % GROUPS;
-                const bool ends = g + 1 == GROUPS, more = step + 1 < N * GROUPS; // its unit; of the chunk behind it
+                const bool ends = g + 1 == GROUPS,
+                           more = step + 1 <
+                                  N * GROUPS; // ends: the last group of its unit; more: of the chunk, after this step
                 u32 next[8];
                 if (ends && more) read_codes<4>(codes + (p * CHUNK + u + 1) * CODE, next);
                 if (more || p + 1 < PANELS) wgmma_wait<1>();
@@ -253,7 +255,8 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
         for (int i = 0; i < SUMS; i++) sum[i] = 0;
     }
 
-    // The products of the part: T over its leaves. index: of experts, which rows of x theirs are; 0: themselves.
+    // The products of the part: T over its leaves. index: for experts, the rows of x of the job; 0: the rows
+    // themselves.
     __device__ __forceinline__ void run(float (&sum)[SUMS], const u64 (&code)[PANELS], const u64 (&scale)[PANELS],
                                         const int32_t *index = 0) const
     {
@@ -276,7 +279,7 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
         for (int c = 0; c < chunks; c++) {
             copy_wait<SLOTS - 2>();
             wgmma_reads_fence();
-            __syncthreads(); // all copies of the chunk are there, the chunk before is read
+            __syncthreads(); // all copies of the chunk are there, and the chunk before was read
             if (c + SLOTS - 1 < chunks)
                 fetch_weights(c + SLOTS - 1, filled, code, scale), fetch_acts(c + SLOTS - 1, filled);
             copy_commit();
@@ -285,7 +288,7 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
             else chunk<1>(sum, d, slot);
             if (++slot == SLOTS) slot = 0;
             const int done = (c + 1) * CHUNK;
-            if (done % 16 || done >= units) continue; // a leaf, and more to come
+            if (done % 16 || done >= units) continue; // a leaf that is not the last
             int level = 0;
             for (int count = done / 16 - 1; count >> level & 1; level++) add(sum, level);
             float4 *to = node(level);

@@ -7,7 +7,7 @@
 
 using namespace ek;
 
-// Lanes j of four have bytes i; lane j gets word j, of byte j of each.
+// Four lanes have bytes i of four words; lane j gets word j, made of byte j of each.
 __device__ __forceinline__ u32 turn_bytes(u32 own)
 {
     const int j = threadIdx.x % 4;
@@ -24,9 +24,9 @@ template <int LIMBS> __device__ __forceinline__ uint8_t *pair_of(u64 operand, in
     return (uint8_t *)operand + ((int64_t)(row / ROWS) * pairs + pair) * EK_CUDA_WIDE_PAIR;
 }
 
-// By half a warp: v are elements 16 i + lane of block b of 128, which is two units; n is whole units. A value behind
-// the exponent of 2^23 is rounded as __float2int_rn rounds it: q's bits are its own, with 128 added its high limb from
-// bit 8 on.
+// By half a warp: v are elements 16 i + lane of block b of 128, which is two units; n is whole units. A value placed
+// after the exponent of 2^23 is rounded like __float2int_rn. The bits of q are its own, and with 128 added the high
+// limb begins at bit 8.
 __device__ __forceinline__ void write_operands(const ek_cuda_operands &to, int row, int b, const float (&v)[8], int n)
 {
     constexpr int ACTS = EK_CUDA_WIDE_COLUMNS * 128;

@@ -12,7 +12,7 @@ EK_WIDE(q8h_32, 8, 2, 32)
 EK_WIDE_SHORT(q4h_32, 1, 32)
 EK_WIDE_SHORT(q4h_32, 2, 32)
 
-EK_WIDE_GATE(q4h_32_l1_wide_gate, 32, JOB_SHORT) // of experts too: without the loop registers do not suffice
+EK_WIDE_GATE(q4h_32_l1_wide_gate, 32, JOB_SHORT) // also for experts; without the loop there are too few registers
 
 EK_WIDE_HEADS(q4h_32, 4, 32)
 

@@ -4,7 +4,7 @@
 
 using namespace ek;
 
-// A warp a group. A lane holds elements lane and, in groups of 64, lane + 32.
+// A warp for each group. A lane holds element lane, and in groups of 64 also lane + 32.
 extern "C" __global__ void __launch_bounds__(256) ek_quantize(const __grid_constant__ ek_cuda_quantize_args a)
 {
     const ek_cuda_acts &to = a.to;

@@ -46,8 +46,8 @@ template <int F, int ROWS> struct few {
     uint8_t *ring; // the warp's
     int slots, warps, lane, warp;
     int line[4];                 // place of the lane's weights of an input, by its index in four
-    const uint8_t *from[COPIES]; // what the lane copies: weights of an input,
-    int to[COPIES], input;       // and where; which input of the slot
+    const uint8_t *from[COPIES]; // the lane's source: weights of an input,
+    int to[COPIES], input;       // to: the target; input: the input's number in the slot
     const float *row;            // the row from which the lane copies some elements
     float sum[ROWS][MINE];
 
@@ -62,7 +62,7 @@ template <int F, int ROWS> struct few {
 #pragma unroll
         for (int i = 0; i < COPIES; i++) {
             const int panel = (i * 32 + lane) / PIECES;
-            from[i] = panel_at<F>(a, panel0 + min(panel, end)) + part; // past the last panel: the last one
+            from[i] = panel_at<F>(a, panel0 + min(panel, end)) + part; // after the last panel, the last one again
             to[i] = line_of(panel, input + further(i)) + part;
         }
     }
@@ -74,13 +74,13 @@ template <int F, int ROWS> struct few {
         return (panel * STEP + (i ^ (panel & (LINE == 32 ? 3 : 1)))) * LINE;
     }
 
-    // Inputs from the lane's first copy to its i-th, where a panel's take several.
+    // The number of inputs between the lane's first copy and its i-th, if a panel's inputs take several copies.
     static __device__ __forceinline__ constexpr int further(int i)
     {
         return i * 32 % PIECES / (LINE / 16);
     }
 
-    // Copies the piece of weights from input k0 on; inputs past the last are unused and replaced by the last.
+    // Copies the piece of weights from input k0 on. Inputs after the last are unused, and the last one replaces them.
     __device__ __forceinline__ void copy_weights(int slot, int k0)
     {
         uint8_t *const base = ring + slot * SLOT;
@@ -167,7 +167,7 @@ template <int F, int ROWS> struct few {
         else copy_wait<EK_CUDA_FEW_MAX_SLOTS - 2>();
     }
 
-    // The warp's slot after that of input k0: of its leaf, or of its next leaf.
+    // The slot that the warp reads after that of input k0: of its leaf, or of its next leaf.
     __device__ __forceinline__ int behind(int k0) const
     {
         k0 += STEP;
@@ -203,7 +203,7 @@ template <int F, int ROWS> struct few {
 #pragma unroll 1
             for (at = (leaf0 + warp) * BLOCK; at < stop; at += STEP) {
                 wait();
-                __syncwarp(); // all have their copies of this slot, and have read the one before
+                __syncwarp(); // all lanes have their copies of this slot, and have read the slot before
                 if (copied < end) copy_weights(next, copied), copy_rows(next, copied);
                 copy_commit();
                 add_piece(now, stop - at);
@@ -218,8 +218,8 @@ template <int F, int ROWS> struct few {
                         *(float2 *)(sums + warp * ALL + r * OUTPUTS + lane * MINE + o) = make_float2(sum[r][o],
                                                                                                      sum[r][o + 1]);
             __syncthreads();
-            // the warps' leaves are a node of T, which meets those to its left that it completes, at the end all of
-            // them
+            // the warps' leaves are a node of T. It meets the nodes to its left that it completes; at the end, it meets
+            // all of them
             const int number = (leaf0 - first) / warps, leaves = min(warps, last - leaf0);
             const bool ends = leaf0 + warps >= last;
             for (int i = threadIdx.x; i < ALL; i += blockDim.x) {
@@ -229,13 +229,13 @@ template <int F, int ROWS> struct few {
                 if (ends) put(i / OUTPUTS, i % OUTPUTS, y);
                 else stack[depth * ALL + i] = y;
             }
-            if (!ends) __syncthreads(); // they are read
+            if (!ends) __syncthreads(); // the leaves were read
         }
     }
 };
 
-// Rows [row0, row0 + ROWS) up to a.rows of outputs [16 panel0, ...); record(r) is the address of row r of x. With parts
-// (a.split) a part's node of T goes to rows of its own.
+// Rows [row0, row0 + ROWS) up to a.rows of outputs [16 panel0, ...). record(r) is the address of row r of x. With parts
+// (a.split), a part's node of T goes to separate rows.
 template <int F, int ROWS, class R>
 __device__ __forceinline__ void product(const ek_cuda_linear_args &a, int panel0, int row0, int part, R record)
 {
@@ -244,7 +244,7 @@ __device__ __forceinline__ void product(const ek_cuda_linear_args &a, int panel0
     few<F, ROWS> f(a, memory, panel0);
     f.run((float *)(memory + f.warps * f.slots * f.SLOT), part * each, min(leaves, (part + 1) * each),
           [&] {
-              wait_for_previous(); // again if the caller has waited, which costs nothing
+              wait_for_previous(); // a second call, if the caller has waited, costs nothing
               f.row = record(min(row0 + f.lane % ROWS, a.rows - 1));
           },
           [&](int r, int o, float y) {

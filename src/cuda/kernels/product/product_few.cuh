@@ -6,10 +6,10 @@
 namespace ek
 {
 
-// Few rows. A block takes panels one after the other, warp w of n units w, w + n, ... of each. Every lane copies its
-// own data into a ring of its own, ahead across the panels' edges, so that it only waits for itself. Group values t go
-// to shared memory; the block then adds them, a thread per leaf of an output, so chains are ascending whatever the
-// warps did. OCT columns of 8.
+// Few rows. A block takes panels one after the other; warp w of n takes units w, w + n, ... of each. Every lane copies
+// its data into its own ring, ahead of the computation and across the panels' edges, so it only waits for itself. Group
+// values t go to shared memory. The block then adds them with a thread per leaf of an output, so chains are ascending
+// in any division among warps. OCT columns of 8.
 constexpr int SLOTS = 4;
 
 // Rows [row0, ...) up to a.rows; record(r) is the address of row r of x.
@@ -79,7 +79,7 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
         fetch_weights(s);
         next();
     }
-    wait_for_previous(); // weights do not depend on it, activations do
+    wait_for_previous(); // weights do not depend on the previous kernel, activations do
 #pragma unroll
     for (int s = 0; s < SLOTS - 1; s++) {
         if (first_unit[s] >= 0) fetch_acts(s, first_unit[s]);

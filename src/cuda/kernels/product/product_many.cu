@@ -18,11 +18,12 @@ struct shared {
     float x[2][PIECE][LDX], w[2][PIECE][LDW];
 };
 
-// A thread's weights of a piece on their way: as they lie, two times 8 of an input. Floats are copied without it.
+// A thread's weights of a piece between load and store: in their stored form, twice 8 of an input. Floats are copied
+// directly.
 template <int F> struct weights {
     uint4 v[2];
 
-    // Inputs past the last are not used, outputs past the last not written: their neighbours stand in for them.
+    // Inputs after the last are not used, and outputs after the last are not written. Their neighbours replace them.
     __device__ __forceinline__ void load(shared &sm, int to, const ek_cuda_linear_args &a, int panel0, int k0)
     {
         const int tid = thread_again(), lane = tid % 32, warp = tid / 32, end = (a.n - 1) / 16 - panel0;
@@ -56,7 +57,7 @@ template <int F> struct weights {
     }
 };
 
-// What a thread computes: 16 rows from row() on, which are the same in a warp, so that it reads each of them once, by 4
+// The part of a thread: 16 rows from row() on, which are the same in a warp, so that it reads each of them once, by 4
 // outputs from output() on.
 struct sums {
     float v[DOWN][4];
@@ -91,8 +92,8 @@ struct sums {
         }
     };
 
-    // Outputs go to and fro: the row's operand, and the output's at the turn, stay where the instruction before had
-    // them.
+    // Outputs alternate their direction. The row's operand, and at the turn the output's, then stay in the registers of
+    // the instruction before.
     __device__ __forceinline__ void add(const input &in)
     {
 #pragma unroll
@@ -116,8 +117,8 @@ struct sums {
         }
     }
 
-    // Behind leaf `number`: its sum meets the nodes to its left that it completes (of the last leaf, all of them), and
-    // becomes one.
+    // After leaf `number`: its sum meets the nodes to its left that it completes (for the last leaf, all of them), and
+    // becomes one node.
     __device__ __forceinline__ void end_leaf(const ek_cuda_linear_args &a, int number, bool last)
     {
         float4 *const stack = (float4 *)a.stack + (int64_t)blockIdx.x * a.levels * FOURS * THREADS + threadIdx.x;
@@ -159,8 +160,8 @@ struct sums {
     }
 };
 
-// Any grid; a.stack: a.levels nodes of 64 x 128 floats for each block. In parts (a.split) a tile is of some leaves, and
-// its node of T goes to rows of its own.
+// Any grid; a.stack: a.levels nodes of 64 x 128 floats for each block. In parts (a.split), a tile has some of the
+// leaves, and its node of T goes to separate rows.
 template <int F> __device__ __forceinline__ void many(const ek_cuda_linear_args &a)
 {
     EK_DYNAMIC_SHARED(shared, base);
@@ -173,7 +174,7 @@ template <int F> __device__ __forceinline__ void many(const ek_cuda_linear_args 
         const int part = number % parts, tile = number / parts, k0 = part * step, end = min(k, k0 + step);
         const int row0 = tile % row_tiles * ROWS, output0 = tile / row_tiles * OUTPUTS;
         const int pieces = (end - k0 + PIECE - 1) / PIECE, rest = (end - k0) % PIECE;
-        auto copy_rows = [&](int to, int first) { // a thread two inputs of four rows
+        auto copy_rows = [&](int to, int first) { // a thread copies two inputs of four rows
             const int tid = thread_again(), in = tid % 8, row = tid / 8;
 #pragma unroll
             for (int r = 0; r < ROWS; r += 16) {
@@ -186,7 +187,7 @@ template <int F> __device__ __forceinline__ void many(const ek_cuda_linear_args 
         sums s;
         weights<F> next;
         s.clear();
-        __syncthreads(); // the tile before is read
+        __syncthreads(); // the tile before was read
         copy_rows(0, k0);
         next.load(sm, 0, a, output0 / 16, k0);
         copy_commit();

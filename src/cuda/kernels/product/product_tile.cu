@@ -25,7 +25,7 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
     const int slot_bytes = scales_at + SUB * PANELS * 8 * sb;
     const int row_tiles = (a.rows + ROWS - 1) / ROWS, columns = (panels + PANELS - 1) / PANELS;
     const int block = PICK ? blockIdx.z * gridDim.x + blockIdx.x : blockIdx.x;
-    __shared__ int row_of[PICK ? ROWS : 1]; // where the rows of a job are in x
+    __shared__ int row_of[PICK ? ROWS : 1]; // the places in x of a job's rows
     auto stack = [&](int level) {
         return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS / 4) * 256 + threadIdx.x;
     };
@@ -43,14 +43,14 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
             codes = (blockIdx.z ? pick->codes2 : codes) + one.expert * pick->expert_bytes;
             scales = (blockIdx.z ? pick->scales2 : scales) + one.expert * pick->expert_bytes;
             row0 = one.first, rows = one.first + one.n;
-            __syncthreads(); // the job before is done with row_of
+            __syncthreads(); // the job before no longer needs row_of
             if (threadIdx.x < ROWS) {
                 int r = min(row0 + (int)threadIdx.x, rows - 1);
                 row_of[threadIdx.x] = pick->index ? ((const int32_t *)pick->index)[r] : r;
             }
         }
         auto fetch = [&](int u, int slot) {
-            const int tid = thread_again(); // or a dozen values of it stay in registers
+            const int tid = thread_again(); // otherwise a dozen values of it stay in registers
             uint8_t *to = base + slot * slot_bytes;
 #pragma unroll
             for (int i = 0; i < BITS / 4; i++) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
             }
         };
         clear();
-        __syncthreads(); // the tile before is read
+        __syncthreads(); // the tile before was read
         for (int s = 0; s < SLOTS - 1; s++) {
             if (first + s < end) fetch(first + s, s);
             copy_commit();
@@ -153,7 +153,7 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
                     }
                 }
             }
-            if (u % 16 == 15 && u + 1 < end) { // a leaf, and more to come
+            if (u % 16 == 15 && u + 1 < end) { // a leaf that is not the last
                 int count = (u - first) / 16, level = 0;
                 for (; count >> level & 1; level++) add(level);
                 float4 *to = stack(level);

@@ -9,7 +9,8 @@ EK_WIDE(q8, 8, 1, 64)
 EK_WIDE(q8, 8, 2, 64)
 
 EK_WIDE_GATE(q4_l1_wide_gate, 64, 0)
-EK_WIDE_GATE(q4_l1_wide_gate_jobs, 64, JOB_SHORT) // of experts; alone, for the loop costs 2 % where it is not used
+EK_WIDE_GATE(q4_l1_wide_gate_jobs, 64,
+             JOB_SHORT) // for experts; a separate kernel, because the loop costs 2 % if it is not used
 
 EK_WIDE_HEADS(q4, 4, 64)
 

@@ -52,14 +52,14 @@ KERNEL(ek_products_warp_q4_l1_j4, ek_cuda_warp_args)
 }
 
 #if EK_HAS_CLUSTERS
-// A group by the blocks of a cluster, where whole groups would not divide evenly among multiprocessors.
+// A group is shared by the blocks of a cluster, if whole groups would not divide evenly among multiprocessors.
 extern "C" __global__ void __launch_bounds__(256, 2)
     ek_products_warp_q4_l1_s4(const __grid_constant__ ek_cuda_warp_args a)
 {
     warps<affine_64<4, 8>, 1, 4, false, true, 2, true>(a, blockIdx.x, gridDim.x, blockIdx.y);
 }
 
-// The same of one matrix and u, where groups are fewer than multiprocessors.
+// The same for one matrix and u, if there are fewer groups than multiprocessors.
 KERNEL(ek_products_warp_q4_l2_s4, ek_cuda_warp_args)
 {
     warps<affine_64<4>, 2, 4, false, true, 1, true>(a, blockIdx.x, gridDim.x, blockIdx.y);

@@ -9,7 +9,7 @@ namespace ek
 
 // F: the weights (format.cuh), OCT: times 8 columns. SHARE, ONCE: as in warp_chunk.cuh.
 template <class F, int OCT, int SHARE, bool ONCE> struct warp_tasks {
-    // A warp that copies by itself has fewer registers for the rest
+    // A warp that copies by itself has fewer registers for other values
     static constexpr bool COPIES = !EK_HAS_BULK;
     // For 10.0 and 12.0 the same code takes more registers than for 9.0a, so values are recomputed where possible
     static constexpr bool TIGHT = !COPIES && !EK_HAS_WGMMA, AGAIN_LANE = TIGHT && (F::A == 64 ? OCT == 1 : F::BIASED);
@@ -19,7 +19,7 @@ template <class F, int OCT, int SHARE, bool ONCE> struct warp_tasks {
     int units, groups, chunks, leaves, panels, share, shares,
         half;   // half: panels of a share that the first matrix has
     int blocks; // blocks among which the shares are divided
-    // the warp's ring, and the slot that is read next; warp_product::PACKED: the phase is its bit 16
+    // the warp's ring, and the slot that it reads next; warp_product::PACKED: the phase is its bit 16
     int lane, g, t, w, warps, slots, slot;
     u32 phase;
     uint8_t *ring;

@@ -7,14 +7,14 @@
 namespace ek
 {
 
-// A lane's value of an accumulator's outputs v[0], v[1]: for row c, or from two limbs.
+// A lane's value from an accumulator's outputs v[0], v[1]: of row c, or made from two limbs.
 template <int LIMBS> __device__ __forceinline__ float wide_value(const int *v, int c)
 {
     return __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
 }
 
-// Groups of 64: chunk i of CHUNK columns; s, b: of the lane's outputs of a panel; x: {sx, X} of the lane's columns;
-// unless all are wanted, the last quarter is left out.
+// Groups of 64: chunk i of CHUNK columns. s, b: of the lane's outputs of a panel. x: {sx, X} of the lane's columns. If
+// not all columns are needed, the last quarter is left out.
 template <int LIMBS, int TALL, int CHUNK, int OCTETS, int SUMS>
 __device__ __forceinline__ void wide_floats(float (&sum)[SUMS], int (&d)[TALL][CHUNK / 2], int i,
                                             const float (&s)[TALL][2], const float (&b)[TALL][2], const uint8_t *x,
@@ -48,8 +48,8 @@ __device__ __forceinline__ void wide_floats(float (&sum)[SUMS], int (&d)[TALL][C
     }
 }
 
-// Groups of 32, without biases: the first 2 N columns; s: of outputs g and g + 8; x: sx of the lane's columns; unless
-// all are wanted the last quarter is left out.
+// Groups of 32, without biases: the first 2 N columns. s: of outputs g and g + 8. x: sx of the lane's columns. If not
+// all columns are needed, the last quarter is left out.
 template <int LIMBS, int TALL, int OCTETS, int N, int SUMS>
 __device__ __forceinline__ void wide_floats_32(float (&sum)[SUMS], int (&d)[TALL][N], const float2 (&s)[TALL],
                                                const uint8_t *x, bool all)
@@ -88,7 +88,7 @@ template <int SUMS> __device__ __forceinline__ void wide_clear(float (&sum)[SUMS
     for (int i = 0; i < SUMS; i++) sum[i] = 0;
 }
 
-// from, to: the thread's first of a node
+// from, to: the thread's first number of a node
 template <int THREADS, int SUMS> __device__ __forceinline__ void wide_add(float (&sum)[SUMS], const float4 *from)
 {
 #pragma unroll

@@ -10,8 +10,8 @@
 namespace ek
 {
 
-constexpr int JOB_SHORT =
-    32; // columns of an expert's last job, if they suffice: with prompts of 512 rows that job is half of its rows
+constexpr int JOB_SHORT = 32; // columns of an expert's last job, if they suffice; with prompts of 512 rows, that job
+                              // has half of an expert's rows
 
 template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0, int SHORT = 0, int TALL = EK_CUDA_WIDE_TALL>
 using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, TALL, EK_CUDA_WIDE_COLUMNS, 64, EK_CUDA_WIDE_UNITS(BITS),
@@ -47,7 +47,7 @@ using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, TALL, EK_CUDA_WIDE_C
         wide<4, 1, A, true, 0, SHORT>{p.a, &p, base}.run(blockIdx.x);                                             \
     }
 
-// A matrix by tiles of half the outputs: of few tiles all multiprocessors get as many as each other.
+// A matrix by tiles with half of the outputs. If there are few tiles, all multiprocessors get equally many.
 #define EK_WIDE_SHORT(NAME, LIMBS, A)                                                             \
     static_assert(wide<4, LIMBS, A, false, 0, 0, 1>::SHARED <= EK_CUDA_SHORT_SHARED,              \
                   "tiles.h says what a launch must ask for");                                     \

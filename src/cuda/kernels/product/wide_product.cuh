@@ -53,8 +53,8 @@ struct wide_product {
         int number[WARPS], mine[WARPS];                      // a warp's tile, its units
         int p0[WARPS], operand[WARPS], row0[WARPS], end[WARPS], part[WARPS]; // its place
         int units, split, panels, columns, tiles; // split: units of each part except the last
-        int parts, across;                        // of a tile; of a column of panels, or panels' columns of a job
-        u32 by_parts, by_across;                  // the largest number of 32 bits over them
+        int parts, across;       // parts of a tile; across: tiles of a column of panels, or columns of panels of a job
+        u32 by_parts, by_across; // the largest number of 32 bits over them
     };
     static constexpr int SHARED = SLOTS * SLOT_BYTES + (sizeof(control) + 15) / 16 * 16;
 
@@ -154,8 +154,8 @@ struct wide_product {
         if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, 0);
     }
 
-    // A block's nodes lie as they would with one limb, though with two they are half as large, because in one launch of
-    // q, k and v another block may be at a matrix with the other number of limbs.
+    // A block's nodes lie as with one limb, although with two they are half as large. In one launch of q, k and v,
+    // another block may compute a matrix with the other number of limbs.
     __device__ __forceinline__ float4 *node(int level) const
     {
         const int block = blockIdx.z * gridDim.x + blockIdx.x;
@@ -233,7 +233,7 @@ struct wide_product {
     __device__ __forceinline__ void take(int next) const
     {
         const int warp = thread_again() / 32;
-        __syncwarp(); // all have read the one before
+        __syncwarp(); // all lanes have read the tile before
         if (thread_again() % 32 == 0) {
             of().number[warp] = next;
             if (next < of().tiles) {
@@ -308,10 +308,10 @@ struct wide_product {
                 // arrival
                 arrival_tell(&of().read[slot]);
                 __syncwarp();
-                if (GATE && u == mine()) break; // the slot is needed once more
+                if (GATE && u == mine()) break; // the gate needs the slot once more
                 if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == first);
                 if (++slot == SLOTS) slot = 0, phase ^= 1;
-                if (u % 16 == 0 && u < mine()) { // a leaf, and more to come
+                if (u % 16 == 0 && u < mine()) { // a leaf that is not the last
                     int level = 0;
                     for (int count = u / 16 - 1; count >> level & 1; level++) wide_add<THREADS>(sum, node(level));
                     wide_put<THREADS>(sum, node(level));

@@ -70,8 +70,8 @@ template <int BITS, int LIMBS, int TALL, int COLUMNS, int CHUNK, int UNITS, int 
         }
     }
 
-    // As two groups of 32 without biases, of as many columns as d has sums for, the first; x: sx of the lane's columns,
-    // of the second group SX / 2 behind. Unless `all` three quarters of the floats.
+    // As two groups of 32 without biases, for the first columns, as many as d has sums for. x: sx of the lane's
+    // columns; that of the second group is SX / 2 after it. Unless `all`, only three quarters of the floats.
     template <int N>
     static __device__ __forceinline__ void add_32(float (&sum)[SUMS], int (&d)[TALL][N], const uint8_t *codes,
                                                   const uint8_t *scales, const uint8_t *acts, const uint8_t *x,

@@ -12,8 +12,8 @@ __device__ __forceinline__ int peer_of(const ek_cuda_exchange_args &a)
     return (int)blockIdx.y + ((int)blockIdx.y >= a.rank);
 }
 
-// In front of wait_for_previous, too: the copy that brought the step's ended before the step's first kernel began. Past
-// the cache, which may have the step before.
+// Also before wait_for_previous, because the copy of the step's number ended before the step's first kernel began.
+// Bypasses the cache, which may have the number of the step before.
 __device__ __forceinline__ u32 number_of(const ek_cuda_exchange_args &a)
 {
     return (u32)load_word((const u64 *)a.step) * (u32)EK_CUDA_EXCHANGES + (u32)a.index;
@@ -24,7 +24,7 @@ __device__ __forceinline__ ek_cuda_exchange_control *control(const ek_cuda_excha
     return (ek_cuda_exchange_control *)a.control[rank];
 }
 
-// --- a number behind all
+// --- one number after all data
 
 template <class T> __device__ __forceinline__ void copy(u64 to, u64 from, int64_t ld, int bytes, int rows)
 {
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     else copy<u32>(to, from, p.ld, s.bytes[peer], p.rows);
 }
 
-// --- a number beside each word; two are stored and read at once, where they lie so
+// --- a number beside each word; two words are stored and read at once if their places allow it
 
 template <int N> __device__ __forceinline__ void load(const u64 *from, u64 v[N])
 {
@@ -77,18 +77,19 @@ template <int N> __device__ __forceinline__ void load(const u64 *from, u64 v[N])
     else v[0] = load_word(from);
 }
 
-// How far the number of the words is from the wanted one, of two the second if the first is there.
+// The distance between the words' number and the wanted number; for two words, that of the second if the first has
+// arrived.
 template <int N> __device__ __forceinline__ int lacks(const u64 v[N], u32 number)
 {
     const int first = (int)((u32)(v[0] >> 32) - number);
     return N == 1 || first ? first : (int)((u32)(v[N - 1] >> 32) - number);
 }
 
-// The words there, of which a first reading is v. Where a device does not leave them, or is said not to, any.
+// The arrived words; v is a first reading. If a device does not deliver them, or is known not to, any words.
 template <int N>
 __device__ __forceinline__ void await(const ek_cuda_exchange_args &a, const u64 *from, u64 v[N], u32 number)
 {
-    constexpr int READINGS = 64; // between looks at the clock
+    constexpr int READINGS = 64; // between two checks of the clock
     if (lacks<N>(v, number) == 0) return;
     u32 *const lost = &control(a, a.rank)->lost;
     const u64 begun = nanoseconds();
@@ -98,12 +99,12 @@ __device__ __forceinline__ void await(const ek_cuda_exchange_args &a, const u64 
             if (lacks<N>(v, number) == 0) return;
         }
         if (load_system(lost)) return;
-        const bool passed = lacks<N>(v, number) > 0; // who leaves them gave up and went on
+        const bool passed = lacks<N>(v, number) > 0; // the device that should deliver them gave up and went on
         if (passed || nanoseconds() - begun > a.limit) store_system(lost, 1u);
     }
 }
 
-// The block's words of `device`: to its landing, or from there.
+// Moves the block's words of `device`: to its landing, or from there.
 template <bool LEAVES, int N>
 __device__ __forceinline__ void words(const ek_cuda_exchange_args &a, int device, u32 number)
 {
@@ -153,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 {
     const ek_cuda_exchange_span &s = a.span[blockIdx.z];
     const ek_cuda_exchange_piece &p = a.piece[s.piece];
-    u32 two = (u32)p.ld | 4u * (u32)p.place; // on every device alike, for they are of what all make
+    u32 two = (u32)p.ld | 4u * (u32)p.place; // the same on every device, because the sizes are those of the whole rows
     for (int r = 0; r < a.ranks; r++) two |= (u32)s.from[r] | (u32)s.bytes[r];
     let_next_start();
     const u32 number = number_of(a);

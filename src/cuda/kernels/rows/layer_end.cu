@@ -40,7 +40,7 @@ struct eights {
     }
 };
 
-// The sum of squares of x[0..n), n a multiple of 64: the lane's share of a block, for each half warp one.
+// The sum of squares of x[0..n), n a multiple of 64: the lane's part of a block of 256; a half warp has one block.
 __device__ __forceinline__ float block_squares(const float *x, int n)
 {
     const int at = threadIdx.x / 16 * 256 + threadIdx.x % 16;
@@ -48,16 +48,16 @@ __device__ __forceinline__ float block_squares(const float *x, int n)
 #pragma unroll
     for (int i = 0; i < 16; i++) v[i] = at + i * 16 < n ? x[at + i * 16] : 0;
 #pragma unroll
-    for (int i = 0; i < 16; i++) sum = fma_(v[i], v[i], sum); // 0 where there is no element changes nothing
+    for (int i = 0; i < 16; i++) sum = fma_(v[i], v[i], sum); // absent elements are 0 and change nothing
     return sum;
 }
 
-// 1 / root mean square of a row from its block_squares; leaf: 32 that nobody else uses.
+// 1 / root mean square of a row from its block_squares. leaf: 32 floats that no other code uses.
 __device__ __forceinline__ float row_factor(float sum, int n, float eps, float *leaf)
 {
     const int blocks = (n + 255) / 256;
     sum = add_lanes(sum);
-    if (threadIdx.x % 16 == 0) leaf[threadIdx.x / 16] = sum; // those past `blocks` are not read
+    if (threadIdx.x % 16 == 0) leaf[threadIdx.x / 16] = sum; // leaves from `blocks` on are not read
     __syncthreads();
     return norm_factor(tree_of_leaves(leaf, blocks), n, eps);
 }
@@ -142,8 +142,8 @@ template <class F, int LIMBS> struct small_product {
         }
     }
 
-    // Those of all units: 16 of a group after each other. N units of a warp at a time, which then wait together for
-    // what they read: nothing is read past a write to the same memory.
+    // The values of all units: 16 values of a group follow each other. A warp takes N units at a time, which then wait
+    // together for their reads, because nothing can be read after a write to the same memory.
     template <int N> __device__ __forceinline__ void values(float *value, float zero) const
     {
         const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -182,7 +182,7 @@ template <class F, int LIMBS> struct small_product {
     }
 };
 
-// q reads groups of A, or of 32 where these matrices' are less.
+// q reads groups of A, or of 32 if these matrices have smaller groups.
 template <int A>
 __device__ __forceinline__ void quantize_next(const ek_cuda_acts &to, int64_t row, const float (&v)[8], bool there)
 {
@@ -217,7 +217,7 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
     acts.q += (u64)base, acts2.q += (u64)base;
     eights h, v, y_norm, post_norm, x_norm;
     y_norm.read((const float *)a.y_norm, n), post_norm.read((const float *)a.post_norm, n);
-    if (EK_HAS_WGMMA) x_norm.read((const float *)a.x_norm, n); // 10.0 has no registers left for it
+    if (EK_HAS_WGMMA) x_norm.read((const float *)a.x_norm, n); // for 10.0 there are no registers left for it
     wait_for_previous();
 
     const float *const y = (const float *)a.y + r * a.ld;
@@ -250,7 +250,8 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
     __syncthreads();
     second.template values<product::TOGETHER>(value, (float)a.zero);
     __syncthreads();
-    const int o2 = tid >> a.proj_shift, part2 = tid & ((1 << a.proj_shift) - 1); // an output of proj, by several
+    const int o2 = tid >> a.proj_shift,
+              part2 = tid & ((1 << a.proj_shift) - 1); // an output of proj, computed by several threads
     if (o2 < a.proj_panels * 16) {
         sum = 0;
         for (int i = 0; i < second.units * F::SUB; i += 4) sum = second.template chain<4>(value, o2, i, sum);
@@ -293,4 +294,4 @@ LAYER_ENDS(q4h_32, 4, 32, SCALES_F16)
 LAYER_ENDS(q8h_32, 8, 32, SCALES_F16)
 LAYER_ENDS(q4fm_32, 4, 32, SCALES_BIASED + SCALES_F32)
 LAYER_ENDS(q8fm_32, 8, 32, SCALES_BIASED + SCALES_F32)
-LAYER_END(q8f_16, 2, 8, 16, SCALES_F32) // of one limb it spills
+LAYER_END(q8f_16, 2, 8, 16, SCALES_F32) // with one limb it spills

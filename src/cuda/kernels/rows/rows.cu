@@ -11,7 +11,8 @@ constexpr int THREADS = 256, MAX_LEAVES = 2048; // rows of up to 524,288 element
 template <int KIND> __device__ __forceinline__ float row_sum(const float *x, int n, float a, float *leaf)
 {
     int half = threadIdx.x / 16, lane = threadIdx.x % 16, blocks = (n + 255) / 256;
-    for (int b0 = 0; b0 < blocks; b0 += THREADS / 16) { // all threads alike: the shuffles need whole warps
+    for (int b0 = 0; b0 < blocks;
+         b0 += THREADS / 16) { // the same for all threads, because the shuffles need whole warps
         int b = b0 + half;
         float sum = 0;
         if (b < blocks) {
@@ -62,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_exp_sum(const __grid_co
     if (threadIdx.x == 0) ((float *)a.out)[blockIdx.x] = s;
 }
 
-// grid (any, rows). The last block of a row to come writes the index: nothing else needs a second launch.
+// grid (any, rows). The last block of a row writes the index, so no second launch is needed.
 extern "C" __global__ void __launch_bounds__(THREADS) ek_argmax(const __grid_constant__ ek_cuda_reduce_args a)
 {
     const float *x = (const float *)a.x + blockIdx.y * a.ldx;
@@ -85,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_argmax(const __grid_con
     ((int32_t *)a.out)[blockIdx.y] = k ? (int32_t) ~(u32)k : 0;
 }
 
-// --- element by element: grid (blocks, rows)
+// --- operators on elements: grid (blocks, rows)
 
 template <class F> __device__ __forceinline__ void each(const ek_cuda_rows_args &a, F f)
 {
@@ -147,7 +148,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_math(const __grid_const
     }
 }
 
-// Reads n / 16 vectors and keeps them from being optimised away: the stream that others are measured against.
+// Reads n / 16 vectors, and prevents the compiler from leaving the reads out: the stream with which others are
+// compared.
 extern "C" __global__ void __launch_bounds__(THREADS) ek_read_stream(const __grid_constant__ ek_cuda_math_args a)
 {
     const uint4 *x = (const uint4 *)a.x;

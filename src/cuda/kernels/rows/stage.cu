@@ -15,8 +15,8 @@ using namespace ek;
 
 constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
-// A row is as long as its code takes to come: where rows are few, all of it runs once over norms before the kernels in
-// front have ended, and writes nothing.
+// A row takes as long as the fetching of its code. If rows are few, all code runs once over norms before the earlier
+// kernels have ended, and writes nothing.
 __device__ __forceinline__ void stage(const ek_cuda_stage_args &a)
 {
     __shared__ float leaf[2][STAGE_THREADS / 32];
@@ -31,9 +31,9 @@ __device__ __forceinline__ void stage(const ek_cuda_stage_args &a)
         if (real) wait_for_previous();
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
         if (a.y) y.read(real ? (const float *)a.y + r * a.ld : any, n);
-        __syncthreads(); // sums of the pass before are read
+        __syncthreads(); // the sums of the pass before were read
         if (a.y) {
-            stage_row norm; // of the caches, in the second pass
+            stage_row norm; // from the caches, in the second pass
             norm.read((const float *)a.y_norm, n);
             const float f = y.factor(n, a.eps, leaf[0]);
 #pragma unroll
@@ -196,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_gather(const __grid_constan
 
 // --- experts
 
-// Probabilities of all experts, those of the largest over their sum, in ascending order of experts.
+// Probabilities of all experts, divided by the sum of the largest ones, in ascending order of experts.
 extern "C" __global__ void __launch_bounds__(256) ek_route(const __grid_constant__ ek_cuda_route_args a)
 {
     __shared__ float prob[EK_CUDA_MAX_EXPERTS], scale[EK_CUDA_MAX_EXPERTS], leaf[EK_CUDA_MAX_EXPERTS / 256];
@@ -223,9 +223,10 @@ extern "C" __global__ void __launch_bounds__(256) ek_route(const __grid_constant
     for (int i = tid; i < n; i += 256) prob[i] = exp_(prob[i] - top);
     __syncthreads();
     const float total = row_sum<false>(prob, n, leaf);
-    for (int i = tid; i < n; i += 256) prob[i] = __fdiv_rn(prob[i], total); // NaN: all are, the answer is refused later
+    for (int i = tid; i < n; i += 256)
+        prob[i] = __fdiv_rn(prob[i], total); // if the row has NaN, all are NaN; the answer is refused later
     __syncthreads();
-    for (int i = tid; i < n; i += 256) { // how many are larger, or as large and in front
+    for (int i = tid; i < n; i += 256) { // the number of values that are larger, or equal and earlier
         const float p = prob[i];
         int rank = 0;
 #pragma unroll 8
@@ -319,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(32) ek_pack_q(const __grid_constant
     const int per_unit = a.group < 64 ? 64 / a.group : 1, parts = a.biased ? 2 : 1;
     for (int s = 0; s < per_unit; s++) {
         const int k = unit * 64 + s * a.group, g = k / a.group;
-        if (k >= a.k || k % a.group) continue; // the group began with another unit
+        if (k >= a.k || k % a.group) continue; // the group began in another unit
         const uint8_t *src = from + g * a.group_bytes + (a.bits == 8 ? a.group * 16 : a.group * 8);
         uint8_t *dst = (uint8_t *)a.scales + (panel * (a.k / a.group) + g) * 16 * parts * a.scale_bytes;
         for (int i = lane; i < 16 * parts; i += 32) {

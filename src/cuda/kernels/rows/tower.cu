@@ -20,7 +20,7 @@ __device__ __forceinline__ void clip(stage_row &row, const float (&to)[2])
     for (int i = 0; i < 8; i++) row.v[i] = clip(row.v[i], to);
 }
 
-// row = row * r, and with weights times these
+// row = row * r, and with weights also times these
 __device__ __forceinline__ void scale(stage_row &row, float r, const float *w, int n)
 {
 #pragma unroll
@@ -32,13 +32,13 @@ __device__ __forceinline__ void scale(stage_row &row, float r, const float *w, i
     for (int i = 0; i < 8; i++) row.v[i] = row.v[i] * weight.v[i];
 }
 
-// Norm of a row whose absent elements are 0.
+// The norm of a row whose absent elements are 0.
 __device__ __forceinline__ void norm(stage_row &row, const float *w, int n, float eps, float *leaf)
 {
     scale(row, row.factor(n, eps, leaf), w, n);
 }
 
-// Absent elements are 0 again, which a clip or a difference may have changed.
+// Sets absent elements to 0 again, because a clip or a difference may have changed them.
 __device__ __forceinline__ void keep(stage_row &row, int n)
 {
 #pragma unroll
@@ -106,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(1024) ek_tower_stage(const __grid_c
         keep(y, a.n);
         if (a.y_norm) norm(y, (const float *)a.y_norm, a.n, a.eps, leaf[0]);
 #pragma unroll
-        for (int i = 0; i < 8; i++) h.v[i] = fma_(a.factor, y.v[i], h.v[i]); // with 1 the sum itself
+        for (int i = 0; i < 8; i++) h.v[i] = fma_(a.factor, y.v[i], h.v[i]); // with factor 1 this is the sum itself
     } else if (a.column) add_place(h, a.column, a.line, a.ld, p, a.across, a.n);
     if (a.h_norm) {
         clip(h, limit);
@@ -134,7 +134,8 @@ extern "C" __global__ void __launch_bounds__(EK_CUDA_TOWER_HEADS_THREADS)
     const int heads = a.heads + 2 * a.kv_heads;
     let_next_start();
     wait_for_previous();
-    for (int first = 0; first < heads; first += HALVES) { // all threads alike: the shuffles need whole warps
+    for (int first = 0; first < heads;
+         first += HALVES) { // the same for all threads, because the shuffles need whole warps
         const int number = min(first + half, heads - 1), which = number < a.heads                ? 0
                                                                  : number < a.heads + a.kv_heads ? 1
                                                                                                  : 2;
@@ -147,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(EK_CUDA_TOWER_HEADS_THREADS)
         for (int i = 0; i < OWN; i++)
             v[i] = first + half < heads && lane + i * 16 < a.dim ? clip(x[lane + i * 16], to) : 0;
 #pragma unroll
-        for (int i = 0; i < OWN; i++) sum = fma_(v[i], v[i], sum); // 0 where there is no element changes nothing
+        for (int i = 0; i < OWN; i++) sum = fma_(v[i], v[i], sum); // absent elements are 0 and change nothing
         const float r = norm_factor(__shfl_sync(~0u, add_lanes(sum), 0, 16), a.dim, a.eps);
 #pragma unroll
         for (int i = 0; i < OWN; i++) {

@@ -4,7 +4,7 @@
 
 using namespace ek;
 
-// The top_k largest of a row's scores, the lower index of equals, in any order. grid (rows)
+// The top_k largest of a row's scores, in any order; among equals, those with the lower index. grid (rows)
 extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_draft_centroids(const __grid_constant__ ek_cuda_draft_args a)
 {
     __shared__ u32 histogram[256];
@@ -27,8 +27,8 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_draft_centroids(const 
     }
 }
 
-// A token of a chosen centroid by half a warp: 16 lanes, each its own chain, then what 16 leaves over, then the lanes
-// in their order, as in model/drafter.c. grid (any, rows), 256 threads
+// The score of a token of a chosen centroid, by half a warp: 16 lanes with a chain each, then the elements that 16
+// leaves over, then the lanes in order, as in model/drafter.c. grid (any, rows), 256 threads
 extern "C" __global__ void __launch_bounds__(256) ek_draft_ordered(const __grid_constant__ ek_cuda_draft_args a)
 {
     let_next_start();
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_draft_ordered(const __grid_
     const float *y = (const float *)a.y + (int64_t)blockIdx.y * hidden;
     const int first = (blockIdx.x * 256 + threadIdx.x) / 16, step = gridDim.x * 16;
     u64 best = 0;
-    for (int t0 = first - first % 2; t0 < tokens; t0 += step) { // both halves of a warp alike
+    for (int t0 = first - first % 2; t0 < tokens; t0 += step) { // the same for both halves of a warp
         const int t = t0 + first % 2 < tokens ? t0 + first % 2 : t0;
         const int32_t token = ((const int32_t *)a.ordering)[chosen[t / per] * per + t % per];
         float mine = 0, sum = 0;
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_draft_ordered(const __grid_
         atomicMax((unsigned long long *)a.best + 2 * blockIdx.y, (unsigned long long)best);
 }
 
-// The best token joins the row's draft and is fed next. One block of 1024 threads
+// The best token is appended to the row's draft and is fed next. One block of 1024 threads
 extern "C" __global__ void __launch_bounds__(1024) ek_draft_next(const __grid_constant__ ek_cuda_draft_args a)
 {
     let_next_start();

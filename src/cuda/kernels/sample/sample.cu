@@ -1,13 +1,12 @@
 // From rows of logits to tokens (contract: engine/sample/sampler.h, docs/NUMERICS.md 7), one ek_cuda_sample per row:
-//   ek_sample_mask    tokens that are not allowed, in place
+//   ek_sample_mask    masks tokens that are not allowed, in place
 //   ek_sample_edit    suppressed tokens, bias, penalties, in place
 //   ek_sample_scale   temperature in place; the largest value, maxima of blocks of 64
 //   ek_sample_weights sums of exp(z - largest) over blocks of 256, for top-p without top-k
 //   ek_sample_choose  rows with limits: candidates in order, the limits, the draw
 //   ek_sample_all     rows without limits, and greedy ones
-//   ek_sample_sort    (sample_sort.cu) in a launch of its own: rows with limits that need more candidates than fit
-//   shared
-//                     memory
+//   ek_sample_sort    (sample_sort.cu) a separate launch: rows with limits that need more candidates than fit into
+//                     shared memory
 // A row that needs more than MAX_KEYS sorted candidates, or whose top_k is above EK_CUDA_MAX_CANDIDATES, gets
 // EK_CUDA_UNDECIDED; ek_sample_sort then sorts all of its z (as it stands after ek_sample_scale). Nothing is
 // approximated.
@@ -18,7 +17,7 @@ using namespace ek;
 constexpr int THREADS = 256;
 constexpr int BLOCK = 64, MAX_BLOCKS = 5120, MAX_KEYS = 2048;
 
-// grid (any, rows): a token by a thread
+// grid (any, rows): a thread for each token
 extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_mask(const __grid_constant__ ek_cuda_sample_args a)
 {
     let_next_start();
@@ -43,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_edit(const __gri
     const ek_cuda_count *count = (const ek_cuda_count *)o.count;
     for (int i = threadIdx.x; i < a.n_suppress; i += THREADS) z[suppress[i]] = minus_infinity();
     __syncthreads();
-    for (int i = threadIdx.x; i < o.n_bias; i += THREADS) { // the first entry of a token adds them all
+    for (int i = threadIdx.x; i < o.n_bias; i += THREADS) { // the first entry of a token adds all of its entries
         int32_t token = bias[i].token;
         if (i && bias[i - 1].token == token) continue;
         float v = z[token];
@@ -63,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_edit(const __gri
     }
 }
 
-// grid (any, rows): two blocks of 64 by a warp
+// grid (any, rows): a warp for two blocks of 64
 extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_scale(const __grid_constant__ ek_cuda_sample_args a)
 {
     let_next_start();
@@ -74,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_scale(const __gr
     const bool divide = !greedy(o) && o.temperature != 1;
     u64 best = 0; // of the lane
     for (int b0 = (blockIdx.x * THREADS + threadIdx.x) / 32 * 2; b0 < blocks; b0 += gridDim.x * THREADS / 32 * 2) {
-        float v[4]; // of two blocks, all asked for at once
+        float v[4]; // of two blocks, all requested at once
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int at = b0 * BLOCK + i * 32 + lane;
@@ -99,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_scale(const __gr
     if (lane == 0 && best) atomicMax((unsigned long long *)a.best + blockIdx.y, (unsigned long long)best);
 }
 
-// grid (any, rows): a block of 256 by half a warp
+// grid (any, rows): half a warp for a block of 256
 extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_weights(const __grid_constant__ ek_cuda_sample_args a)
 {
     let_next_start();
@@ -109,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_weights(const __
     if (greedy(o) || cuts_k(o, n) || o.top_p >= 1) return;
     const float *z = (const float *)o.logits, top = unordered((u32)(((const u64 *)a.best)[blockIdx.y] >> 32));
     const int first = (blockIdx.x * THREADS + threadIdx.x) / 16, step = gridDim.x * THREADS / 16;
-    for (int b0 = first - first % 2; b0 < leaves; b0 += step) { // both halves of a warp alike
+    for (int b0 = first - first % 2; b0 < leaves; b0 += step) { // the same for both halves of a warp
         int b = b0 + first % 2;
         float sum = 0;
         if (b < leaves)
@@ -146,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_choose(const __
     const int want = cut_k ? o.top_k : EK_CUDA_MAX_CANDIDATES;
     const float top = unordered((u32)(best >> 32));
 
-    // as many block maxima as wanted reach the bound, so at least as many values do
+    // as many block maxima as wanted are at least the bound, so at least as many values are
     for (int b = tid; b < blocks; b += CHOOSERS) value[b] = ((const float *)a.block)[(int64_t)blockIdx.x * blocks + b];
     if (tid == 0) found = 0, drawn = 0;
     __syncthreads();
@@ -225,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_choose(const __
     if (lane == 0 && mine) atomicMax(&drawn, (unsigned long long)mine);
     __syncthreads();
     if (tid) return;
-    // the list went on behind what was sorted, and a later one might have won
+    // the list continued after the sorted part, and a later candidate could have won
     bool open = !complete && !cut_k && kept == count;
     if (open && !(unordered((u32)(key[count - 1] >> 32)) + MOST_GUMBEL < unordered((u32)(drawn >> 32))))
         *token = EK_CUDA_UNDECIDED;
@@ -247,8 +246,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_all(const __grid
     }
     if (!unlimited(o, n)) return;
     const float *z = (const float *)o.logits;
-    unsigned long long *draw = (unsigned long long *)a.draw + 2 * blockIdx.y; // the best; blocks that came
-    // the likeliest token's sum: what cannot pass it needs no noise
+    unsigned long long *draw = (unsigned long long *)a.draw + 2 * blockIdx.y; // the best; number of ended blocks
+    // the sum of the likeliest token: a token that cannot exceed it needs no noise
     u32 first = ~(u32)best;
     float least = best ? unordered((u32)(best >> 32)) + gumbel(o.seed, o.pos, 0, first) : 0;
     u64 mine = best && blockIdx.x == 0 && threadIdx.x == 0 ? rank_key(least, first) : 0;

@@ -10,7 +10,7 @@ __device__ __forceinline__ u32 high(u64 key)
     return (u32)(key >> 32);
 }
 
-// One digit of a stable sort, descending: each warp has a run of `in`, and of each digit its own place in `out`.
+// One digit of a stable sort, descending. Each warp has a run of `in`, and for each digit its own place in `out`.
 template <class In> __device__ __forceinline__ void sort_digit(u64 *out, In in, int n, int shift, u32 (*place)[DIGITS])
 {
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
@@ -19,7 +19,7 @@ template <class In> __device__ __forceinline__ void sort_digit(u64 *out, In in, 
     __syncthreads();
     for (int i = first + lane; i < end; i += 32) atomicAdd(&place[warp][255 - (high(in(i)) >> shift & 255)], 1u);
     __syncthreads();
-    // of a digit its places by warps; before them those of larger digits
+    // the places of a digit, by warps; before them, those of larger digits
     __shared__ u32 total[DIGITS / 32];
     u32 own = 0, upto = 0;
     if (tid < DIGITS) {
@@ -45,7 +45,7 @@ template <class In> __device__ __forceinline__ void sort_digit(u64 *out, In in, 
     for (int i0 = first; i0 < end; i0 += 32) {
         const int i = i0 + lane;
         const u64 key = i < end ? in(i) : 0;
-        const u32 digit = i < end ? 255 - (high(key) >> shift & 255) : DIGITS; // past the end: alike among themselves
+        const u32 digit = i < end ? 255 - (high(key) >> shift & 255) : DIGITS; // after the end: equal to one another
         u32 alike = ~0u;
         for (int bit = 0; bit < 9; bit++) {
             const u32 set = __ballot_sync(~0u, digit >> bit & 1);
@@ -64,8 +64,8 @@ template <class In> __device__ __forceinline__ void sort_digit(u64 *out, In in, 
     __syncthreads();
 }
 
-// `upto` and n weights, one after the other, and what the sum was before each. By one thread: only the additions wait
-// for each other. Weights behind them, up to a multiple of 8, are 0.
+// Adds n weights to `upto`, one after the other, and stores the sum before each. One thread does this: only the
+// additions wait for each other. Weights after the last, up to a multiple of 8, are 0.
 __device__ __forceinline__ float chain(float *before, const float *weight, int n, float upto)
 {
 #pragma unroll 4
@@ -80,13 +80,13 @@ __device__ __forceinline__ float chain(float *before, const float *weight, int n
     return upto;
 }
 
-// grid (up to EK_CUDA_SORTERS): rows that are undecided, one after the other
+// grid (up to EK_CUDA_SORTERS): undecided rows, one after the other
 extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_sort(const __grid_constant__ ek_cuda_sample_args a)
 {
     constexpr int CHUNK = 2048;
     alignas(16) __shared__ u32 place[WARPS][DIGITS];
     alignas(16) __shared__ float weight[CHUNK];
-    float *const before = (float *)place; // once all is sorted
+    float *const before = (float *)place; // after sorting
     __shared__ float total, sum;
     __shared__ int kept, candidates;
     __shared__ unsigned long long drawn;
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_sort(const __gr
     for (int r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
         int32_t *token = (int32_t *)a.token + r;
         if (*token != EK_CUDA_UNDECIDED)
-            continue; // of all threads alike: written by this block alone, behind a barrier
+            continue; // the same for all threads: only this block wrote it, before a barrier
         const ek_cuda_sample o = ((const ek_cuda_sample *)a.rows)[r];
         const float *z = (const float *)o.logits, top = unordered(high(((const u64 *)a.best)[r]));
         const bool cut_k = cuts_k(o, n);
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_sort(const __gr
         sort_digit(
             two, [=](int i) { return one[i]; }, n, 24, place);
         const u32 nothing = ordered(minus_infinity());
-        for (int i = tid; i < n; i += CHOOSERS) // the last that is a candidate
+        for (int i = tid; i < n; i += CHOOSERS) // the last candidate
             if (high(two[i]) > nothing && (i + 1 == n || high(two[i + 1]) <= nothing)) candidates = i + 1;
         if (o.top_p < 1 && !cut_k) { // T over the leaves; the keys at `one` are no longer needed
             const int leaves = (n + 255) / 256;

@@ -1,4 +1,4 @@
-// The k-th largest of many, by a block of 1024 threads.
+// The k-th largest of many values, by a block of 1024 threads.
 #pragma once
 
 #include "cuda/kernels/math.cuh"
