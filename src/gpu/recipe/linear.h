@@ -23,7 +23,7 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
 ek_cuda_acts ek_gpu_acts_for(const ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m);
 /* Records of n rows of k elements, which a kernel writes for m while it reads the present ones. */
 ek_gpu_input ek_gpu_turn_acts(ek_gpu_writer *w, int k, int n, const ek_gpu_matrix *m);
-/* The same for an operand of one limb, whose records are not read. */
+/* The same for an operand of one limb. Its records are not read. */
 ek_gpu_input ek_gpu_turn_operand(ek_gpu_writer *w, int k, int n, const ek_gpu_matrix *m);
 /* Notes that an operand with `limbs` limbs has the rows of `in`, in groups of a_group. */
 void ek_gpu_hold(ek_gpu_writer *w, ek_gpu_input *in, int limbs, int a_group);

@@ -5,7 +5,7 @@
  *     o, down           a part of hidden_size     gate, up          a part of the columns between them
  *     head              a part of the vocabulary  experts           the same parts of every expert's
  *
- * Every device has all other weights and computes them alike: norms, the router, per-layer inputs, the table of
+ * Every device has all other weights and computes the same with them: norms, the router, per-layer inputs, the table of
  * embeddings. A device with enough memory has all of o, too, and computes few rows whole: this takes less time than an
  * exchange. */
 #ifndef EK_GPU_WEIGHTS_SHARD_H

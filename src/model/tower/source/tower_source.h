@@ -37,7 +37,7 @@ typedef struct ek_tower_source_ops {
 struct ek_tower_source {
     const ek_tower_source_ops *ops;
     char *path;
-    const char *file; /* of the configuration, for messages: "config.json" */
+    const char *file; /* the configuration's file, for messages: "config.json" */
     json_t *config;   /* in the form of config.json, for any container; owned */
     void *made;  /* memory of the latest tensor, if it is not the file's; a caller that keeps the data takes it over */
     bool folder; /* path is a folder; it may have files of processors beside config.json */
@@ -45,11 +45,12 @@ struct ek_tower_source {
     bool gguf;   /* tensors are in the order of llama.cpp and Ollama: see tower_gguf.h */
 };
 
-/* mmproj, synthetic: of ek_towers_opts. *out NULL: the container has no towers (a GGUF without a file of them). */
+/* mmproj, synthetic: the options of ek_towers_opts. *out NULL: the container has no towers (a GGUF without a file of
+ * them). */
 ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char *mmproj, const char *synthetic);
 void ek_tower_source_close(ek_tower_source *s);
 
-/* Call after the last tensor of a sense: EFORMAT names a tensor of it that was not read. */
+/* Call after the last tensor of a sense. EFORMAT names one of its tensors that was not read. */
 ek_err ek_tower_source_check_unused(ek_tower_source *s, const char *const *begin);
 
 /* Whether any tensor's name begins with `name`: "audio_tower.". */
