@@ -160,7 +160,7 @@ ek_err ek_model_rules_read(ek_tokenizer *t, const json_t *m);
 
 typedef struct ek_symbol {
     int32_t id, prev, next; /* indices; -1: none. A dead symbol has id -1 */
-    uint32_t rank;          /* of its merge with the next one; NO_RANK: none */
+    uint32_t rank;          /* its merge with the next symbol; NO_RANK: none */
     int32_t result;
 } ek_symbol;
 
