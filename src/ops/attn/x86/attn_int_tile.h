@@ -20,7 +20,7 @@
 typedef struct weight_codes {
     _Alignas(64) int16_t code[EK_TILE][EK_SEGMENT];
     float unit[EK_TILE];
-    int own[EK_TILE][EK_SEGMENT_PAGES]; /* of the codes of a page: attn_int_halved_512.h */
+    int own[EK_TILE][EK_SEGMENT_PAGES]; /* subtracted products of a page: attn_int_halved_512.h */
 } weight_codes;
 
 #if HALVED
