@@ -12,7 +12,11 @@
 #include "jobs.glsl"
 // The tile; 256 times the form of the matrix; with a gate (GATED) 4,096 times its panels, of each of its matrices if
 // there are two (65,536).
+#ifdef GATED
+layout(constant_id = 1) const int SPECIAL = 0x2101;
+#else
 layout(constant_id = 1) const int SPECIAL = 4;
+#endif
 const int TILE = SPECIAL & 255, FORM = SPECIAL >> 8 & 15;
 #ifdef GATED
 const int OWN_PANELS = SPECIAL >> 12 & 15, PANELS = OWN_PANELS * (1 + (SPECIAL >> 16));
