@@ -78,7 +78,7 @@ ek_err ek_decode_sound_probe(ek_sound_info *out, const void *bytes, size_t n, in
 }
 
 /* HQ, 20 bits, linear phase, one thread, over the whole sound: librosa's settings. */
-ek_err ek_sound_resample(float *out, int n_out, const float *in, size_t n, int rate)
+static ek_err sound_resample(float *out, int n_out, const float *in, size_t n, int rate)
 {
     EK_TRY(ek_library_need(EK_LIBRARY_SOXR, "sounds of another rate than 16000 samples per second"));
 #ifdef EK_SO_SOXR
@@ -113,7 +113,7 @@ static ek_err read_samples(ek_sound *out, const ek_sound_header *h, float *v, ek
 #endif
     EK_TRY(check_finite(h, v, h->frames));
     if (v == out->v) return EK_OK;
-    EK_TRY(ek_sound_resample(out->v, out->samples, v, (size_t)h->frames, (int)h->rate));
+    EK_TRY(sound_resample(out->v, out->samples, v, (size_t)h->frames, (int)h->rate));
     return check_finite(h, out->v, out->samples);
 }
 

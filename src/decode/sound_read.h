@@ -25,9 +25,6 @@ ek_err ek_sndfile_header(ek_sound_header *out, ek_media_bytes file);
 /* The same by libsndfile; EPARSE if there are fewer frames than in the header. */
 ek_err ek_sndfile_mono(float *to, const ek_sound_header *h, ek_media_bytes file);
 
-/* Resamples n samples of `rate` to 16 kHz. */
-ek_err ek_sound_resample(float *out, int n_out, const float *in, size_t n, int rate);
-
 ek_err ek_sound_damaged(const char *format, const char *why);
 
 #endif

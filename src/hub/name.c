@@ -21,7 +21,9 @@ static bool is_part(const char *s, size_t n)
     return s[0] != '-' && s[0] != '.' && s[n - 1] != '-' && s[n - 1] != '.';
 }
 
-bool ek_hub_is_repo(const char *s)
+/* Whether s is ORG/NAME by the Hub's rule: letters, digits and . _ -. None of these three may be at the ends, and "--"
+ * and ".." are not allowed. */
+static bool hub_is_repo(const char *s)
 {
     const char *slash = strchr(s, '/');
     return slash && strlen(s) < EK_HUB_REPO && !strstr(s, "--") && !strstr(s, "..") &&
@@ -106,7 +108,7 @@ ek_err ek_hub_name_parse(ek_hub_name *out, const char *text)
     *out = (ek_hub_name){.revision = "main"};
     size_t left = strcspn(text, ":"), repo = strcspn(text, "@:");
     out->has_revision = text[repo] == '@';
-    if (!copy(out->repo, sizeof out->repo, text, repo) || !ek_hub_is_repo(out->repo))
+    if (!copy(out->repo, sizeof out->repo, text, repo) || !hub_is_repo(out->repo))
         return ek_fail(EK_EINVAL, "%.200s is no repository; one is written ORG/NAME, with @REVISION or :FILE behind it",
                        text);
     if (text[repo] == '@' && (!copy(out->revision, sizeof out->revision, text + repo + 1, left - repo - 1) ||
@@ -141,7 +143,7 @@ bool ek_hub_repo_of(char *repo, const char *folder)
     const char *gap = strstr(folder, "--");
     if (!gap || strlen(folder) >= EK_HUB_REPO) return false;
     snprintf(repo, EK_HUB_REPO, "%.*s/%s", (int)(gap - folder), folder, gap + 2);
-    return ek_hub_is_repo(repo);
+    return hub_is_repo(repo);
 }
 
 /* RFC 3986: all but unreserved characters become %XX. Slashes stay if keep. */

@@ -25,9 +25,6 @@ ek_err ek_hub_name_parse(ek_hub_name *out, const char *text);
 /* Appends the name as it was written. */
 void ek_hub_name_text(ek_buf *out, const ek_hub_name *name);
 
-/* Whether s is ORG/NAME by the Hub's rule: letters, digits and . _ -. None of these three may be at the ends, and "--"
- * and ".." are not allowed. */
-bool ek_hub_is_repo(const char *s);
 /* Whether s is a relative path that stays within its folder: its parts have no control characters and backslashes, are
  * not empty, "." or "..", and have at most 255 bytes. Everything that becomes a path is checked by it, such as
  * revisions and file names from a server. */

@@ -48,7 +48,8 @@ void ek_receipt_commit(ek_statement *s, const ek_opening *o, const ek_public_key
 
 /* --- the envelope --- */
 
-void ek_receipt_message(ek_buf *out, const void *payload, size_t n)
+/* Appends the signed message of a payload: "DSSEv1 ...". */
+static void receipt_message(ek_buf *out, const void *payload, size_t n)
 {
     ek_buf_fmt(out, "DSSEv1 %zu %s %zu ", strlen(EK_RECEIPT_TYPE), EK_RECEIPT_TYPE, n);
     ek_buf_add(out, payload, n);
@@ -113,7 +114,7 @@ ek_err ek_receipt_seal(ek_buf *out, const void *payload, size_t n, const ek_sign
 {
     ek_buf message = {0};
     uint8_t sig[EK_SIGNATURE];
-    ek_receipt_message(&message, payload, n);
+    receipt_message(&message, payload, n);
     const ek_err err = ek_sign(key, sig, message.data, message.len);
     if (!err) put_envelope(out, payload, n, ek_signing_key_public(key)->id, sig);
     ek_buf_fini(&message);
@@ -165,7 +166,7 @@ ek_err ek_receipt_signed(ek_signed *out, const ek_receipt *r, const ek_public_ke
     ek_buf message = {0};
     bool good = false, named = !strcmp(r->statement.key, key->id);
     ek_err err = EK_OK;
-    ek_receipt_message(&message, r->payload.data, r->payload.len);
+    receipt_message(&message, r->payload.data, r->payload.len);
     for (int i = 0; !err && !good && i < r->n_signatures; i++) {
         err = ek_signature_check(&good, key, r->signature[i].sig, message.data, message.len);
         named |= !strcmp(r->signature[i].keyid, key->id);

@@ -69,9 +69,6 @@ ek_err ek_receipt_of_file(ek_receipt *out, const json_t *file, int i);
 ek_err ek_receipt_read(ek_receipt *out, const char *text, size_t n, int i, int *n_receipts);
 void ek_receipt_fini(ek_receipt *r);
 
-/* Appends the signed message of a payload: "DSSEv1 ...". */
-void ek_receipt_message(ek_buf *out, const void *payload, size_t n);
-
 typedef enum ek_signed {
     EK_SIGNED_GOOD,
     EK_SIGNED_WRONG, /* it names this key, but the signature does not fit: the receipt was changed */

@@ -106,7 +106,8 @@ static bool agree(void *arg, double n, double there, const char *to)
     return ek_cli_yes();
 }
 
-ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name *name)
+/* Appends the path to open. Ctrl-C ends it with ECANCELLED; received bytes are kept. */
+static ek_err cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name *name)
 {
     ek_hub_places places;
     ek_buf text = {0};
@@ -157,7 +158,7 @@ ek_err ek_cli_fetch_missing(const ek_cli *cli)
     const bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
     if ((!cli->yes && !can_ask) || !is_missing(cli, &name)) return EK_OK; /* opening the model reports what is wrong */
     ek_cli_fetch_opts o = {.connections = 8, .retries = 5, .ask = !cli->yes};
-    ek_err err = ek_cli_fetch(&path, &o, &name);
+    ek_err err = cli_fetch(&path, &o, &name);
     ek_buf_fini(&path);
     ek_cli_on_stop(SIG_DFL, 0); /* the commands after this have their own handlers, or none */
     return err;
@@ -218,7 +219,7 @@ int ek_cmd_pull(const ek_cli *cli)
     ek_buf path = {0};
     if (ek_cli_hub_name(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
     ek_cli_fetch_opts o = {.connections = (int)cli->connections, .retries = (int)cli->retries};
-    ek_err err = ek_cli_fetch(&path, &o, &name);
+    ek_err err = cli_fetch(&path, &o, &name);
     if (!err) printf("%s\n", ek_buf_text(&path));
     ek_buf_fini(&path);
     return err ? ek_cli_failed(cli) : 0;

@@ -10,9 +10,6 @@ typedef struct ek_cli_fetch_opts {
     bool ask;                 /* prints size and folder, and waits for a yes; ECANCELLED without one */
 } ek_cli_fetch_opts;
 
-/* Appends the path to open. Ctrl-C ends it with ECANCELLED; received bytes are kept. */
-ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name *name);
-
 /* Fetches --model from the Hub before it is opened, if it is a name there and not in the cache. Asks first, or fetches
  * at once with --yes. EK_OK if nothing has to be fetched, or nobody can be asked. */
 ek_err ek_cli_fetch_missing(const ek_cli *cli);

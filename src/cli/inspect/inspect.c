@@ -221,7 +221,8 @@ static ek_err read_published(ek_inspect *r)
     return size_up(r);
 }
 
-ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
+/* Fails only if nothing is known: no such path, a file of another kind, damaged weights, impossible options. */
+static ek_err inspect_read(ek_inspect *r, const ek_cli *cli)
 {
     ek_kv_format k, v;
     ek_activations activations;
@@ -243,7 +244,7 @@ ek_err ek_inspect_fits(ek_inspect_fit *out, const ek_cli *cli, const char *size,
     of.synthetic = size, of.has.synthetic = true;
     of.bits = bits;
     *out = (ek_inspect_fit){0};
-    EK_TRY(ek_inspect_read(&r, &of));
+    EK_TRY(inspect_read(&r, &of));
     out->needs = r.weight_bytes, out->free = ek_memory_available(), out->reads = r.need.bytes_per_token;
     for (int i = 0; i < r.n_kv; i++)
         if (!strcmp(r.kv[i].name, cli->kv)) {
@@ -257,7 +258,7 @@ ek_err ek_inspect_fits(ek_inspect_fit *out, const ek_cli *cli, const char *size,
 int ek_cmd_inspect(const ek_cli *cli)
 {
     static ek_inspect r; /* large */
-    ek_err err = ek_inspect_read(&r, cli);
+    ek_err err = inspect_read(&r, cli);
     if (err) return ek_cli_refused(cli, err);
     if (cli->json) ek_inspect_print_json(&r);
     else ek_inspect_print(&r);

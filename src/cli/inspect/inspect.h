@@ -77,8 +77,6 @@ typedef struct ek_inspect {
     char place[1024]; /* with named devices: the placement of layers and the number of requests; "" otherwise */
 } ek_inspect;
 
-/* Fails only if nothing is known: no such path, a file of another kind, damaged weights, impossible options. */
-ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli);
 /* The needs of a published size with weights of this many bits ("e2b", "4"; "0": bf16) on this machine. */
 typedef struct ek_inspect_fit {
     double needs, free, reads; /* bytes: needed with a request of 8192 tokens; free here; read per token */

@@ -24,7 +24,8 @@ void ek_report_add(ek_report *r, ek_verified how, const char *name, const char *
     r->check[r->n++] = (ek_check){.name = name, .how = how, .text = ek_strdup(line)};
 }
 
-int ek_report_status(const ek_report *r)
+/* The exit status. */
+static int report_status(const ek_report *r)
 {
     int status = 0;
     for (int i = 0; i < r->n; i++) {
@@ -34,7 +35,7 @@ int ek_report_status(const ek_report *r)
     return status;
 }
 
-void ek_report_fini(ek_report *r)
+static void report_fini(ek_report *r)
 {
     for (int i = 0; i < r->n; i++) free(r->check[i].text);
     free(r->check);
@@ -59,7 +60,7 @@ static bool holds(const ek_report *r, const char *name)
 
 static const char *verdict_of(const ek_report *r)
 {
-    const int status = ek_report_status(r);
+    const int status = report_status(r);
     return status == 1        ? "another answer"
            : status == 2      ? "cannot be checked"
            : holds(r, "rows") ? "verified"
@@ -77,7 +78,7 @@ static int sentences(const char *out[8], const ek_report *r, bool proven)
         if (!holds(r, "rows")) out[n++] = "that the model gives these tokens (--model)";
         return n;
     }
-    if (ek_report_status(r) != 0) return 0;
+    if (report_status(r) != 0) return 0;
     if (holds(r, "signature")) out[n++] = "the key's holder signed this statement";
     if (holds(r, "rows") && holds(r, "model"))
         out[n++] =
@@ -123,7 +124,7 @@ static void put_json(said *s, const ek_report *r)
     static const char *const words[] = {"ok", "wrong", "cannot", "unchecked"};
     ek_buf *out = &s->json;
     ek_buf_fmt(out, "%s{\"verdict\":\"%s\",\"status\":%d,\"checks\":[", out->len ? "," : "", verdict_of(r),
-               ek_report_status(r));
+               report_status(r));
     for (int k = 0; k < r->n; k++) {
         ek_buf_fmt(out, "%s{\"name\":\"%s\",\"result\":\"%s\",\"text\":", k ? "," : "", r->check[k].name,
                    words[r->check[k].how]);
@@ -138,7 +139,7 @@ static void put_json(said *s, const ek_report *r)
 
 static void say(said *s, const ek_report *r, int i, int n)
 {
-    const int status = ek_report_status(r);
+    const int status = report_status(r);
     if (s->cli->json) put_json(s, r);
     else print(r, i, n);
     if (status == 1 || (status == 2 && s->status == 0)) s->status = status;
@@ -257,7 +258,7 @@ static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
     check_signature(out, r, &v->key);
     check_opening(out, r);
     check_log(v, out, r);
-    if (v->cli->has.model && !v->opened && ek_report_status(out) != 1) {
+    if (v->cli->has.model && !v->opened && report_status(out) != 1) {
         good = !ek_verify_open(&v->m, v->cli, r);
         v->opened = good;
         if (!good) ek_report_add(out, EK_VERIFIED_CANNOT, "model", "%s", ek_err_text());
@@ -265,7 +266,7 @@ static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
     if (v->cli->has.prompt__verify && good)
         ek_verify_prompt(out, r, v->opened ? &v->m.chat : NULL, v->opened ? ek_model_config(v->m.model) : NULL,
                          ek_buf_text(&v->prompt), v->prompt.len, &asked);
-    if (v->opened && ek_report_status(out) != 1) check_rows(v, out, r, i, &asked);
+    if (v->opened && report_status(out) != 1) check_rows(v, out, r, i, &asked);
     ek_asked_fini(&asked);
 }
 
@@ -292,7 +293,7 @@ static ek_err verify(verifying *v, said *s)
         if (unread || ek_receipt_of_file(&r, v->file, i)) check_unread(&report, &r, &v->key);
         else check_all(v, &report, &r, i);
         say(s, &report, i, v->n);
-        ek_report_fini(&report);
+        report_fini(&report);
         ek_receipt_fini(&r);
     }
     return EK_OK;

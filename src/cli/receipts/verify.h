@@ -28,9 +28,6 @@ typedef struct ek_report {
 
 __attribute__((format(printf, 4, 5))) void ek_report_add(ek_report *r, ek_verified how, const char *name,
                                                          const char *fmt, ...);
-/* The exit status. */
-int ek_report_status(const ek_report *r);
-void ek_report_fini(ek_report *r);
 
 /* --- with a model --- */
 

@@ -106,7 +106,8 @@ static void look_of(ek_dialogue *d)
                         .whole = d->cli->show_thoughts};
 }
 
-int ek_chat_once(ek_dialogue *d, const char *prompt)
+/* One message, one answer. Returns the exit status: 130 after Ctrl-C. */
+static int chat_once(ek_dialogue *d, const char *prompt)
 {
     ek_editor_catch();
     look_of(d);
@@ -222,7 +223,9 @@ static char *history_file(const ek_cli *cli)
     return copy;
 }
 
-int ek_chat_run(ek_dialogue *d, char **said)
+/* Chats until the end of input or /quit. *said: the first line, which was read already and is taken over; NULL: none.
+ * Returns the exit status. */
+static int chat_run(ek_dialogue *d, char **said)
 {
     const bool terminal = isatty(STDIN_FILENO);
     char *history = history_file(d->cli);
@@ -280,7 +283,7 @@ static int run_once(ek_dialogue *d, const ek_cli *cli, ek_buf *input)
     ek_buf_add(&text, ek_buf_text(input), input->len);
     if (text.len && prompt.len) ek_buf_str(&text, "\n\n");
     ek_buf_add(&text, ek_buf_text(&prompt), prompt.len);
-    const int status = text.len || cli->arg ? ek_chat_once(d, ek_buf_text(&text)) : 0;
+    const int status = text.len || cli->arg ? chat_once(d, ek_buf_text(&text)) : 0;
     ek_buf_fini(&prompt), ek_buf_fini(&text);
     return status;
 }
@@ -299,9 +302,7 @@ int ek_cmd_run(const ek_cli *given)
     if (!err && !cli->has.model)
         fputs("the bundled model answers, which is small and knows no facts; `evenkeel run e2b` runs Gemma 4 E2B\n",
               stderr);
-    int status = err                 ? ek_cli_refused(cli, err)
-                 : piped || cli->arg ? run_once(&d, cli, &input)
-                                     : ek_chat_run(&d, &said);
+    int status = err ? ek_cli_refused(cli, err) : piped || cli->arg ? run_once(&d, cli, &input) : chat_run(&d, &said);
     free(said);
     ek_dialogue_close(&d);
     ek_buf_fini(&input);

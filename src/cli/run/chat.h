@@ -6,12 +6,6 @@
 
 #include "cli/run/dialogue.h"
 
-/* One message, one answer. Returns the exit status: 130 after Ctrl-C. */
-int ek_chat_once(ek_dialogue *d, const char *prompt);
-/* Chats until the end of input or /quit. *said: the first line, which was read already and is taken over; NULL: none.
- * Returns the exit status. */
-int ek_chat_run(ek_dialogue *d, char **said);
-
 /* --- typed paths --- */
 
 /* Bytes of the word at text: up to the next blank outside quotes and without a backslash. */

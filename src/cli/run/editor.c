@@ -60,7 +60,8 @@ void ek_editor_catch(void)
     sigaction(SIGCONT, &act, NULL);
 }
 
-bool ek_editor_can(void)
+/* Whether lines can be edited: standard input and output are a terminal, and TERM is set and not "dumb". */
+static bool editor_can(void)
 {
     const char *term = getenv("TERM");
     return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") != 0;
@@ -305,7 +306,7 @@ ek_editor *ek_editor_open(const char *history_file, ek_complete_fn *complete)
     ek_editor *e = ek_alloc(sizeof *e);
     *e = (ek_editor){.complete = complete};
     ek_editor_catch();
-    if (!ek_editor_can() || pipe2(wake, O_NONBLOCK | O_CLOEXEC)) return e;
+    if (!editor_can() || pipe2(wake, O_NONBLOCK | O_CLOEXEC)) return e;
     /* The editor has to edit characters, not bytes; it needs nothing else of a locale. */
     if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX < 4) setlocale(LC_CTYPE, "C.UTF-8");
     e->el = el_init("evenkeel", stdin, stdout, stderr);

@@ -11,9 +11,6 @@
 
 typedef struct ek_editor ek_editor;
 
-/* Whether lines can be edited: standard input and output are a terminal, and TERM is set and not "dumb". */
-bool ek_editor_can(void);
-
 /* Makes Ctrl-C end an answer, not the program; an open editor does it by itself. */
 void ek_editor_catch(void);
 

@@ -33,7 +33,8 @@ static bool is_ts(const uint8_t *p, size_t n)
     return n > 2 * PACKET && p[0] == 0x47 && p[PACKET] == 0x47 && p[2 * PACKET] == 0x47;
 }
 
-const ek_container *ek_container_find(const uint8_t *p, size_t n)
+/* NULL: no readable kind. */
+static const ek_container *container_find(const uint8_t *p, size_t n)
 {
     static const struct {
         const char *begin;
@@ -55,14 +56,14 @@ const ek_container *ek_container_find(const uint8_t *p, size_t n)
 
 const char *ek_video_type(const void *bytes, size_t n)
 {
-    const ek_container *k = ek_container_find(bytes, n);
+    const ek_container *k = container_find(bytes, n);
     return k ? k->type : NULL;
 }
 
 ek_err ek_container_check(const ek_container **out, const uint8_t *p, size_t n)
 {
     if (n > EK_MEDIA_MAX_BYTES) return ek_fail(EK_ETOOLARGE, "video of %zu bytes, at most %d", n, EK_MEDIA_MAX_BYTES);
-    *out = ek_container_find(p, n);
+    *out = container_find(p, n);
     if (*out) return EK_OK;
     char begin[3 * 4 + 1] = "";
     for (size_t i = 0; i < 4 && i < n; i++) snprintf(begin + 3 * i, 4, "%02x ", p[i]);

@@ -12,8 +12,6 @@ typedef struct ek_container {
     const char *type;          /* as in data: URLs */
 } ek_container;
 
-/* NULL: no readable kind. */
-const ek_container *ek_container_find(const uint8_t *p, size_t n);
 /* The same with an error: EINVAL; ETOOLARGE beyond the limit of bytes. */
 ek_err ek_container_check(const ek_container **out, const uint8_t *p, size_t n);
 

@@ -64,7 +64,8 @@ static const char *words_of(const ek_child *c)
     return s;
 }
 
-const char *ek_call_says(const ek_child *c, char room[120])
+/* ffmpeg's last words, which quote an untrusted file: one line, bounded, printable. */
+static const char *call_says(const ek_child *c, char room[120])
 {
     const char *s = words_of(c), *in = strstr(s, "] "); /* "[mov,mp4,… @ 0x55…] " */
     if (*s == '[' && in && memchr(s, '\n', (size_t)(in - s)) == NULL) s = in + 2;
@@ -93,9 +94,9 @@ ek_err ek_call_end(ek_child *c, ek_err err, const ek_container *k, bool strict)
     if (strstr(c->says, "Cannot allocate memory"))
         return ek_fail(EK_ETOOLARGE, "%s video that takes more than %zu bytes of memory to decode", k->name, MEMORY);
     if (end.status != 0 && end.status != -1)
-        return damaged(k, *words_of(c) ? ek_call_says(c, words) : "it cannot be read");
+        return damaged(k, *words_of(c) ? call_says(c, words) : "it cannot be read");
     if (end.status != 0) return damaged(k, "reading it ended ffmpeg");
-    return *words_of(c) && strict ? damaged(k, ek_call_says(c, words)) : EK_OK;
+    return *words_of(c) && strict ? damaged(k, call_says(c, words)) : EK_OK;
 }
 
 /* --- the program --- */
@@ -164,7 +165,7 @@ static ek_err try_program(ek_ffmpeg *f)
     char words[120];
     if (end.status != 0)
         return ek_fail(EK_EIO, "%s does not run locked up: %s", f->path,
-                       *c.says ? ek_call_says(&c, words) : "it says nothing");
+                       *c.says ? call_says(&c, words) : "it says nothing");
     return read_version(f, c.says);
 }
 

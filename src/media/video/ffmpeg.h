@@ -29,7 +29,4 @@ ek_err ek_call_start(ek_child *c, const ek_call *what, int file);
  * error are an error too. */
 ek_err ek_call_end(ek_child *c, ek_err err, const ek_container *k, bool strict);
 
-/* ffmpeg's last words, which quote an untrusted file: one line, bounded, printable. */
-const char *ek_call_says(const ek_child *c, char room[120]);
-
 #endif

@@ -20,10 +20,6 @@ typedef struct ek_gguf_source {
 /* A source of open files, for files in memory. It closes g. */
 ek_source *ek_source_gguf_of(ek_gguf *g);
 
-/* The architecture of the file: Gemma 4 or its drafter (*drafter). NULL after EUNSUPPORTED, which names the
- * architecture, for others. */
-const char *ek_gguf_architecture(const ek_gguf_source *s, bool *drafter);
-
 /* Finds a weight's tensor under any of its GGUF names. name: the model's ("layers.3.layer_scalar"). NULL if there is
  * none; full (room bytes) then has the first of the names. */
 const ek_gguf_tensor *ek_gguf_weight_find(const ek_gguf *g, const char *name, char *full, size_t room);

@@ -14,7 +14,9 @@ typedef struct meta {
     int n_layers;
 } meta;
 
-const char *ek_gguf_architecture(const ek_gguf_source *s, bool *drafter)
+/* The architecture of the file: Gemma 4 or its drafter (*drafter). NULL after EUNSUPPORTED, which names the
+ * architecture, for others. */
+static const char *gguf_architecture(const ek_gguf_source *s, bool *drafter)
 {
     static const struct {
         const char *name;
@@ -375,7 +377,7 @@ ek_err ek_gguf_config(const ek_gguf_source *s, ek_config *c)
 {
     meta m = {.s = s, .n_layers = 1};
     *c = (ek_config){0};
-    m.arch = ek_gguf_architecture(s, &m.drafter);
+    m.arch = gguf_architecture(s, &m.drafter);
     if (!m.arch) return EK_EUNSUPPORTED;
     EK_TRY(need_int(&m, EK_GGUF_LAYERS, -1, 1, EK_MAX_LAYERS, &c->n_layers));
     m.n_layers = c->n_layers;

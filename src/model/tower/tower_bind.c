@@ -65,7 +65,8 @@ static ek_err find_floats(ek_tower_binder *b, const char *name, int n_dims, cons
     return EK_OK;
 }
 
-ek_err ek_tower_floats(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, float **v)
+/* Floats of any shape, in stored order, widened to f32. */
+static ek_err tower_floats(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, float **v)
 {
     ek_weight_data data = {0};
     EK_TRY(find_floats(b, name, n_dims, dim, 0, &data));
@@ -75,7 +76,7 @@ ek_err ek_tower_floats(ek_tower_binder *b, const char *name, int n_dims, const i
 
 ek_err ek_tower_vector(ek_tower_binder *b, const char *name, int n, float **v)
 {
-    return ek_tower_floats(b, name, 1, &(int64_t){n}, v);
+    return tower_floats(b, name, 1, &(int64_t){n}, v);
 }
 
 ek_err ek_tower_table(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, ek_embedding_table *t)

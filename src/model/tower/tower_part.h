@@ -27,8 +27,6 @@ typedef struct ek_tower_binder {
  * packed. */
 ek_err ek_tower_matrix(ek_tower_binder *b, const char *name, int n, int k, ek_linear *w);
 ek_err ek_tower_vector(ek_tower_binder *b, const char *name, int n, float **v);
-/* Floats of any shape, in stored order, widened to f32. */
-ek_err ek_tower_floats(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, float **v);
 /* A table of n rows of k floats that stays in the file; ek_embedding_row reads a row. */
 ek_err ek_tower_table(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, ek_embedding_table *t);
 /* Binds data that the caller made from a tensor: a matrix, or (n is 1) a vector. Data outside the file's memory is

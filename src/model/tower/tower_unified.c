@@ -88,7 +88,9 @@ void ek_unified_line(const ek_unified *u, int i, float *row)
     ek_embedding_row(&u->positions, u->apart ? u->n_positions + i : 2 * i + 1, 0, u->width, row);
 }
 
-ek_err ek_unified_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b, const ek_settings *config)
+/* info: the fields for pictures are set, except those that this function reads from config. */
+static ek_err unified_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b,
+                           const ek_settings *config)
 {
     const int side = info->patching.side * info->patching.pool;
     unified *u = ek_alloc(sizeof *u);
@@ -205,7 +207,7 @@ ek_err ek_unified_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_imag
     return EK_OK;
 }
 
-ek_err ek_unified_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture)
+static ek_err unified_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture)
 {
     static const ek_tower_work_ops ops = {.advance = advance, .free = free_work};
     const unified *u = (const unified *)p;
@@ -241,7 +243,7 @@ ek_err ek_tower_image_open(ek_tower_part **out, ek_towers_info *info, ek_tower_b
     if (info->patching.side * info->patching.pool > EK_MAX_CELL)
         return ek_fail(EK_EUNSUPPORTED, "%s: %d x %d patches of %d pixels in a token; %d pixels on a side can be run",
                        from->file, info->patching.pool, info->patching.pool, info->patching.side, EK_MAX_CELL);
-    ek_err err = tower ? ek_vision_open(out, info, b, &vision) : ek_unified_open(out, info, b, &vision);
+    ek_err err = tower ? ek_vision_open(out, info, b, &vision) : unified_open(out, info, b, &vision);
     if (!err) (*out)->kernels = kernels, (*out)->hidden = info->hidden;
     return err;
 }
@@ -253,5 +255,5 @@ ek_err ek_tower_image_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_
 
 ek_err ek_tower_image_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture)
 {
-    return ek_unified_of(p) ? ek_unified_begin(out, p, picture) : ek_vision_begin(out, p, picture);
+    return ek_unified_of(p) ? unified_begin(out, p, picture) : ek_vision_begin(out, p, picture);
 }

@@ -25,10 +25,7 @@ const ek_unified *ek_unified_of(const ek_tower_part *p); /* NULL: another kind o
 void ek_unified_column(const ek_unified *u, int i, float *row);
 void ek_unified_line(const ek_unified *u, int i, float *row);
 
-/* info: the fields for pictures are set, except those that this function reads from config. */
-ek_err ek_unified_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b, const ek_settings *config);
 ek_err ek_unified_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image_fit *fit);
-ek_err ek_unified_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture);
 
 /* --- the encoders of pictures: the vision tower (tower_vision.h) and the 12B's patches --- */
 

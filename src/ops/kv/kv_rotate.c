@@ -4,7 +4,8 @@
 
 #include "ops/math.h"
 
-void ek_attn_rotate(float *x, int dim)
+/* x = R x. */
+static void attn_rotate(float *x, int dim)
 {
     const int n = ek_attn_block(dim);
     for (int h = 1; h < n; h *= 2)
@@ -18,7 +19,7 @@ void ek_attn_rotate(float *x, int dim)
 void ek_attn_rotate_back(float *x, int dim)
 {
     const float by = 1.0f / (float)ek_attn_block(dim);
-    ek_attn_rotate(x, dim);
+    attn_rotate(x, dim);
     for (int d = 0; d < dim; d++) x[d] *= by;
 }
 
@@ -32,7 +33,7 @@ float ek_attn_encode(float *x, int dim, int max_code, int16_t *code)
     const float whole = 0x1.8p23f, c = (float)max_code;
     float t = 0;
     for (int d = 0; d < dim; d++) x[d] = held(x[d], 0x1p96f);
-    ek_attn_rotate(x, dim);
+    attn_rotate(x, dim);
     for (int d = 0; d < dim; d++) t = fabsf(x[d]) > t ? fabsf(x[d]) : t;
     const bool none = t < 0x1p-100f;
     const float by = none ? 0 : c / t;

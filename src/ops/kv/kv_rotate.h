@@ -5,8 +5,6 @@
 
 #include "ops/kv/kv_codec.h"
 
-/* x = R x. */
-void ek_attn_rotate(float *x, int dim);
 /* Writes the codes of R x to code and returns their scale; x becomes R x. */
 float ek_attn_encode(float *x, int dim, int max_code, int16_t *code);
 /* x = R x / n, for a result. */

@@ -106,7 +106,8 @@ static ek_err read_logprobs(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-ek_err ek_ollama_common(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+/* Reads the fields of both paths, and `stream`; makes r->own. */
+static ek_err ollama_common(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_ollama *own = r->own = ek_alloc(sizeof *own);
     bool ignored;
@@ -230,7 +231,7 @@ static ek_err read_chat(ek_api_request *r, const json_t *body, const ek_api_limi
 {
     const json_t *list = ek_field(body, "messages");
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_OLLAMA_CHAT));
-    EK_TRY(ek_ollama_common(r, body, limits));
+    EK_TRY(ollama_common(r, body, limits));
     if (list && !json_is_array(list)) return ek_field_kind(r, "messages", "a list is needed", list);
     EK_TRY(read_tools(r, body));
     EK_TRY(ek_openai_calls(r, body));
@@ -279,7 +280,7 @@ static ek_err read_generate(ek_api_request *r, const json_t *body, const ek_api_
 {
     const json_t *prompt, *system;
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_OLLAMA_GENERATE));
-    EK_TRY(ek_ollama_common(r, body, limits));
+    EK_TRY(ollama_common(r, body, limits));
     ek_ollama *own = r->own;
     own->generate = true;
     EK_TRY(read_text(r, body, "prompt", &prompt));

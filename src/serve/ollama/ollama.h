@@ -23,8 +23,6 @@ typedef struct ek_ollama {
     const ek_model_card *card;
 } ek_ollama;
 
-/* Reads the fields of both paths, and `stream`; makes r->own. */
-ek_err ek_ollama_common(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 /* Reads `options` into r->turn. EINVAL "options: KEY: …" with r->param. */
 ek_err ek_ollama_options(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 /* Reads keep_alive: a number of seconds or a text such as "5m"; *zero: it is 0. */

@@ -352,7 +352,8 @@ static void put_member(ek_buf *out, const json_t *body, const char *key, const c
     else ek_buf_str(out, absent);
 }
 
-ek_err ek_responses_echo(ek_api_request *r, const json_t *body)
+/* Writes own->echo. ETOOLARGE for more than 512 KiB, not counting instructions. */
+static ek_err responses_echo(ek_api_request *r, const json_t *body)
 {
     static const struct {
         const char *key, *absent;
@@ -419,7 +420,7 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_openai_calls(r, body));
     EK_TRY(read_context(r, body, limits));
     if (o->compacting && !o->counting) EK_TRY(ek_compaction_ask(r, NULL, 0));
-    EK_TRY(ek_responses_echo(r, body));
+    EK_TRY(responses_echo(r, body));
     r->own_bytes += o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap +
                     2 * o->users.cap;
     return EK_OK;

@@ -46,14 +46,10 @@ typedef struct ek_responses {
 
 /* EINVAL for metadata beyond the API's limits: 16 pairs of texts, keys of 64 characters, values of 512. */
 ek_err ek_responses_check_metadata(ek_api_request *r, const json_t *body);
-/* Writes own->echo. ETOOLARGE for more than 512 KiB, not counting instructions. */
-ek_err ek_responses_echo(ek_api_request *r, const json_t *body);
 /* Reads the field `tools` into r->tools. */
 ek_err ek_responses_tools(ek_api_request *r, const json_t *body);
 /* Declares an item's tools (a list) at the end of m, the last message of the conversation. */
 ek_err ek_responses_bring(ek_api_request *r, ek_message *m, const json_t *tools);
-/* An item of a non-function tool in the form of a function's item: a new reference; NULL for other items. */
-json_t *ek_responses_plain(ek_responses *o, const json_t *item);
 /* Appends ,"name":… of a called function, and ,"namespace":… if it has one. */
 void ek_responses_put_name(ek_buf *out, const ek_responses *o, const ek_buf *name);
 

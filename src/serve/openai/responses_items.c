@@ -109,7 +109,8 @@ static json_t *custom_call(const json_t *item)
     return call_of(item, NULL, arguments);
 }
 
-json_t *ek_responses_plain(ek_responses *o, const json_t *item)
+/* An item of a non-function tool in the form of a function's item: a new reference; NULL for other items. */
+static json_t *responses_plain(ek_responses *o, const json_t *item)
 {
     const char *type = ek_json_get_text(item, "type", NULL);
     const json_t *output = ek_field(item, "output");
@@ -341,7 +342,7 @@ static ek_err count_items(const json_t *items, const ek_api_limits *limits)
 static ek_err read_item(ek_api_request *r, const json_t *item, const ek_api_limits *limits)
 {
     if (!json_is_object(item)) return ek_fail(EK_EINVAL, "an object is needed");
-    json_t *plain = ek_responses_plain(r->own, item);
+    json_t *plain = responses_plain(r->own, item);
     if (plain) item = plain;
     ek_err err = read_plain(r, item, ek_json_get_text(item, "type", NULL), limits);
     json_decref(plain);

@@ -198,7 +198,8 @@ ek_err ek_regex_and(ek_regex **out, const ek_regex *a, const ek_regex *b)
 
 /* --- following a text --- */
 
-const ek_regex_edge *ek_regex_edge_of(const ek_regex *r, int32_t state, uint32_t cp)
+/* The edge by a character, or NULL. */
+static const ek_regex_edge *regex_edge_of(const ek_regex *r, int32_t state, uint32_t cp)
 {
     int lo = r->first[state], hi = r->first[state + 1];
     while (lo < hi) {
@@ -211,7 +212,7 @@ const ek_regex_edge *ek_regex_edge_of(const ek_regex *r, int32_t state, uint32_t
 
 int32_t ek_regex_step(const ek_regex *r, int32_t state, uint32_t cp)
 {
-    const ek_regex_edge *e = ek_regex_edge_of(r, state, cp);
+    const ek_regex_edge *e = regex_edge_of(r, state, cp);
     return e ? e->to : DEAD;
 }
 

@@ -50,8 +50,6 @@ ek_err ek_regex_and(ek_regex **out, const ek_regex *a, const ek_regex *b);
 void ek_regex_close(ek_regex *r); /* NULL is fine */
 size_t ek_regex_bytes(const ek_regex *r);
 
-/* The edge by a character, or NULL. */
-const ek_regex_edge *ek_regex_edge_of(const ek_regex *r, int32_t state, uint32_t cp);
 /* The state behind one more character, or -1. */
 int32_t ek_regex_step(const ek_regex *r, int32_t state, uint32_t cp);
 /* Whether anything may follow. */

@@ -22,8 +22,6 @@ typedef struct ek_call_names {
     ek_buf text;
 } ek_call_names;
 
-/* Whether a parser of calls reads the name without knowing it. */
-bool ek_call_name_is_plain(const char *s, size_t n);
 /* Whether a known name can stand without <|"|>, because nothing else in a call looks like it. */
 bool ek_call_name_is_bare(const char *s, size_t n);
 
@@ -135,7 +133,6 @@ void ek_args_begin_value(ek_args *a);
 void ek_args_end_value(ek_args *a);
 void ek_args_end_key(ek_args *a, const char *key, size_t n);
 void ek_args_push(ek_args *a, char opener);
-void ek_args_pop(ek_args *a);
 void ek_args_close_with(ek_args *a, char c);
 
 /* --- steps of reading a call's arguments, which its end needs too. Inside src/text. --- */

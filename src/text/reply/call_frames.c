@@ -76,7 +76,7 @@ void ek_args_push(ek_args *a, char opener)
     a->state = opener == '[' ? VALUE : KEY_START;
 }
 
-void ek_args_pop(ek_args *a)
+static void args_pop(ek_args *a)
 {
     ek_args_emit_char(a, ek_args_top(a)->closer == ']' ? ']' : '}');
     a->n_keys = ek_args_top(a)->first_key;
@@ -91,7 +91,7 @@ void ek_args_close_with(ek_args *a, char c)
     int fits = a->depth;
     while (fits > 0 && a->stack[fits - 1].closer != c) fits--;
     if (fits == 0) return;
-    while (a->depth >= fits) ek_args_pop(a);
+    while (a->depth >= fits) args_pop(a);
 }
 
 static bool is_new_key(ek_args *a, const char *key, size_t n)
@@ -237,7 +237,7 @@ bool ek_args_close(ek_args *a)
 {
     while (!a->bad && is_open(a)) close_value(a);
     if (!a->bad && a->state == VALUE && ek_args_top(a)->closer != ']') ek_args_emit_bare(a, "", 0);
-    while (a->depth > 0 && !a->bad) ek_args_pop(a);
+    while (a->depth > 0 && !a->bad) args_pop(a);
     return !a->bad;
 }
 

@@ -13,7 +13,8 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-bool ek_call_name_is_plain(const char *s, size_t n)
+/* Whether a parser of calls reads the name without knowing it. */
+static bool call_name_is_plain(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if ((uint8_t)s[i] < ' ' || s[i] == 0x7f || strchr(":=,{}[]()\"'`\\", s[i])) return false;
@@ -24,7 +25,7 @@ bool ek_call_name_is_plain(const char *s, size_t n)
  * could end. */
 bool ek_call_name_is_bare(const char *s, size_t n)
 {
-    if (ek_call_name_is_plain(s, n)) return true;
+    if (call_name_is_plain(s, n)) return true;
     const char *colon = memchr(s, ':', n);
     if (n > LONGEST || (n > 0 && s[0] == '}')) return false;
     for (size_t i = colon ? (size_t)(colon - s) : n; i < n; i++)
@@ -43,7 +44,7 @@ typedef struct walk {
 
 static void add_name(walk *w, const char *s, size_t n)
 {
-    bool plain = ek_call_name_is_plain(s, n);
+    bool plain = call_name_is_plain(s, n);
     w->odd |= !plain;
     if (w->names && (!plain || w->plain) && ek_call_name_is_bare(s, n))
         json_object_setn_new_nocheck(w->names, s, n, json_true());

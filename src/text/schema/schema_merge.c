@@ -85,7 +85,7 @@ ek_err ek_schema_check_keywords(ek_schema_work *w, const json_t *schema)
     return EK_OK;
 }
 
-bool ek_schema_has_siblings(const json_t *schema, const char *keyword)
+static bool schema_has_siblings(const json_t *schema, const char *keyword)
 {
     const char *key;
     json_t *value;
@@ -310,8 +310,9 @@ ek_err ek_schema_merge_all(ek_schema_work *w, const json_t *schema, const json_t
     return merge(w, all, schema, 0);
 }
 
-ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
-                              const json_t **out)
+/* Merges schema without `except` with branch. */
+static ek_err schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
+                                  const json_t **out)
 {
     EK_TRY(ek_schema_spend(w, json_object_size(schema)));
     json_t *all = json_copy((json_t *)(uintptr_t)schema);
@@ -364,12 +365,12 @@ static void keep_union(ek_schema_work *w, const char *keyword, int32_t node)
 static ek_err compile_branches(ek_schema_work *w, const json_t *schema, const char *keyword, ek_ids *ids)
 {
     const json_t *list = json_object_get(schema, keyword);
-    bool alone = !ek_schema_has_siblings(schema, keyword);
+    bool alone = !schema_has_siblings(schema, keyword);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *branch = json_array_get(list, i);
         int32_t node;
         if (json_is_false(branch)) continue;
-        if (!alone && !json_is_true(branch)) EK_TRY(ek_schema_merge_branch(w, schema, keyword, branch, &branch));
+        if (!alone && !json_is_true(branch)) EK_TRY(schema_merge_branch(w, schema, keyword, branch, &branch));
         EK_TRY(ek_schema_child_at(w, keyword, i, branch, &node));
         ek_ids_add(ids, node);
     }

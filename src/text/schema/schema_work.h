@@ -85,16 +85,12 @@ json_t *ek_schema_both(ek_schema_work *w, const char *keyword, json_t *a, json_t
 /* Whether a keyword restricts no values, or none that this compiler knows. */
 bool ek_schema_is_note(const char *keyword);
 ek_err ek_schema_check_keywords(ek_schema_work *w, const json_t *schema);
-bool ek_schema_has_siblings(const json_t *schema, const char *keyword);
 /* Whether $ref has siblings that restrict values. */
 bool ek_schema_ref_has_siblings(const json_t *schema);
 /* The target of `ref`, borrowed. */
 ek_err ek_schema_resolve(ek_schema_work *w, const char *ref, const json_t **out);
 /* One schema for values that fit all schemas of allOf, borrowed from w. schema: the one with allOf. */
 ek_err ek_schema_merge_all(ek_schema_work *w, const json_t *schema, const json_t **out);
-/* Merges schema without `except` with branch. */
-ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
-                              const json_t **out);
 
 /* Sets *types to the types that the schema allows: those that it names, or those that its keywords imply; 0: all. */
 ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types);
