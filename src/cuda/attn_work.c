@@ -126,6 +126,12 @@ bool ek_cuda_attn_int_owns(ek_kv_format k, ek_kv_format v, int n_items, const ek
     return k == EK_KV_I12 && v == EK_KV_I12 && n_items <= chip->multiprocessors;
 }
 
+/* More blocks than ek_attn_int_DIM has at once: two on a multiprocessor. */
+bool ek_cuda_attn_int_is_many(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip)
+{
+    return k == EK_KV_I12 && v == EK_KV_I12 && n_items > 2 * chip->multiprocessors;
+}
+
 static int log2_of(int n)
 {
     int log = 0;
@@ -152,7 +158,8 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
     static const char *const leaf[] = {"ek_attn_segment_2", "ek_attn_segment_4", "ek_attn_segment_8"},
                              *const halves[][4] = {DIMS("ek_attn_half_1"), DIMS("ek_attn_half_2"),
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")},
-                             *const ints[] = DIMS("ek_attn_int"), *const owns[] = DIMS("ek_attn_int_own");
+                             *const ints[] = DIMS("ek_attn_int"), *const owns[] = DIMS("ek_attn_int_own"),
+                             *const twos[] = DIMS("ek_attn_int_two");
 #undef DIMS
     if (chip->plain && ek_kv_rotated(v) && tile <= EK_CUDA_ATTN_INT_TILE) {
         static const char *const plain[] = {"ek_attn_int_1", "ek_attn_int_2", "ek_attn_int_4", "ek_attn_int"};
@@ -162,9 +169,10 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
         if (ek_cuda_attn_is_many(tile, v, chip))
             return (ek_cuda_attn_segment){.name = chip->matrices ? "ek_attn_int_coop" : "ek_attn_int_many",
                                           .threads = 256};
-        const bool own = tile == 2 && ek_cuda_attn_int_owns(k, v, n_items, chip);
-        const char *const name = !whole ? "ek_attn_int" : (own ? owns : ints)[log2_of(head_dim) - 6];
-        return (ek_cuda_attn_segment){.name = name, .threads = 256};
+        const bool own = tile == 2 && ek_cuda_attn_int_owns(k, v, n_items, chip),
+                   two = tile == 2 && ek_cuda_attn_int_is_many(k, v, n_items, chip);
+        const char *const name = !whole ? "ek_attn_int" : (own ? owns : two ? twos : ints)[log2_of(head_dim) - 6];
+        return (ek_cuda_attn_segment){.name = name, .threads = whole && two ? 128 : 256};
     }
     if (!whole)
         return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,

@@ -34,11 +34,12 @@ void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, co
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);
 /* Whether ek_attn_int_DIM computes these (both formats in integers); it does the same for any number of leaves. */
 bool ek_cuda_attn_int_fits(int head_dim, ek_kv_format k, ek_kv_format v);
-/* Whether ek_attn_int_own_DIM computes the n_items segments of tiles of two queries. */
+/* Whether ek_attn_int_own_DIM computes the n_items segments of tiles of two queries; and ek_attn_int_two_DIM. */
 bool ek_cuda_attn_int_owns(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip);
+bool ek_cuda_attn_int_is_many(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip);
 /* The kernel of leaves for a tile, its threads and dynamic shared memory. whole: ek_attn_half_N, or for attention in
- * integers ek_attn_int_DIM or ek_attn_int_own_DIM, which must fit. Otherwise ek_attn_segment_N (2, 4 or 8) or
- * ek_attn_int; then ek_heads finishes the queries, and ek_attn_join or ek_attn_int_join joins the leaves. */
+ * integers ek_attn_int_DIM, ek_attn_int_own_DIM or ek_attn_int_two_DIM, which must fit. Otherwise ek_attn_segment_N (2,
+ * 4 or 8) or ek_attn_int; then ek_heads finishes the queries, and ek_attn_join or ek_attn_int_join joins the leaves. */
 typedef struct ek_cuda_attn_segment {
     const char *name;
     unsigned threads;

@@ -4,11 +4,13 @@
 
 #include "cuda/args.h"
 
-/* ek_products_mid_* (kernels/product/jobs_mid.cu): maximum rows of a job; a block has as many columns as the job has
- * rows, in eights. Bytes of the list of rows. Slots of a block; three such blocks fit a multiprocessor if inputs have
- * up to 64 units. */
-enum { EK_CUDA_MID_JOB_ROWS = 32, EK_CUDA_MID_PICKED = 128 };
-#define EK_CUDA_MID_JOB_SLOTS(oct) ((oct) == 1 ? 6 : (oct) == 2 ? 5 : 3)
+/* ek_products_mid_*_rROWS (kernels/product/jobs_mid.cu): rows of a job, at most, for which a block has as many columns,
+ * in eights; gates have kernels of 24 and 32 rows. Blocks of a multiprocessor by registers, and slots of a block with
+ * which as many have room if inputs have up to 48 units; bytes of the list of rows and of its place. */
+enum { EK_CUDA_MID_JOB_FEW = 16, EK_CUDA_MID_JOB_MORE = 24, EK_CUDA_MID_JOB_ROWS = 32 };
+#define EK_CUDA_MID_JOB_BLOCKS(rows)     ((rows) <= EK_CUDA_MID_JOB_FEW ? 5 : (rows) <= EK_CUDA_MID_JOB_MORE ? 4 : 3)
+#define EK_CUDA_MID_JOB_SLOTS(rows, oct) (((oct) == 1 ? 9 : (oct) == 2 ? 8 : 7) - EK_CUDA_MID_JOB_BLOCKS(rows))
+#define EK_CUDA_MID_PICKED(rows)         ((rows) ? (rows)*4 + 16 : 0)
 
 /* ek_product_*_wide_short: tiles with half of the outputs of ek_product_*_wide: panels per tile, blocks per
  * multiprocessor, their shared memory. */

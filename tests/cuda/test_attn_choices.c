@@ -58,7 +58,9 @@ static void say(ek_buf *out, const ek_cuda_chip *chip)
         ek_buf_fmt(out, " %d", ek_cuda_attn_int_tile(q, 256, EK_KV_I12, EK_KV_I12, INT_MAX, chip));
     int own = 0;
     while (ek_cuda_attn_int_owns(EK_KV_I12, EK_KV_I12, own + 1, chip)) own++;
-    ek_buf_fmt(out, "; of two up to %d segments", own);
+    int many = own;
+    while (!ek_cuda_attn_int_is_many(EK_KV_I12, EK_KV_I12, many, chip)) many++;
+    ek_buf_fmt(out, "; of two up to %d segments, by four warps from %d", own, many);
     ek_buf_fmt(out, "\nprompts: %d from %d queries\n", ek_cuda_attn_has_prompts(EK_KV_F16, chip),
                EK_CUDA_PROMPT_QUERIES);
 }

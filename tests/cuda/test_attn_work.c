@@ -208,12 +208,16 @@ static const char *kernel_of(int tile, ek_kv_format k, ek_kv_format v, int n_ite
     return ek_cuda_attn_segment_plan(tile, 256, k, v, true, n_items, &h100).name;
 }
 
-static void blocks_with_a_multiprocessor_each_have_a_kernel_of_their_own(void **state)
+static void tiles_of_two_queries_have_kernels_of_their_own(void **state)
 {
     (void)state;
     const ek_kv_format i12 = EK_KV_I12, i8 = EK_KV_I8;
     assert_string_equal(kernel_of(2, i12, i12, 132), "ek_attn_int_own_256");
     assert_string_equal(kernel_of(2, i12, i12, 133), "ek_attn_int_256");
+    assert_string_equal(kernel_of(2, i12, i12, 264), "ek_attn_int_256");
+    assert_string_equal(kernel_of(2, i12, i12, 265), "ek_attn_int_two_256");
+    assert_string_equal(kernel_of(4, i12, i12, 265), "ek_attn_int_256");
+    assert_string_equal(kernel_of(2, i12, i8, 265), "ek_attn_int_256");
     assert_string_equal(kernel_of(4, i12, i12, 132), "ek_attn_int_256");
     assert_string_equal(kernel_of(2, i8, i8, 1), "ek_attn_int_256");
     assert_string_equal(kernel_of(2, i12, i8, 1), "ek_attn_int_256");
@@ -248,7 +252,7 @@ int main(void)
         cmocka_unit_test(sizes_follow_the_formats),
         cmocka_unit_test(parts_of_tiles_have_every_segment_once),
         cmocka_unit_test(few_tiles_behind_many_keys_are_cut),
-        cmocka_unit_test(blocks_with_a_multiprocessor_each_have_a_kernel_of_their_own),
+        cmocka_unit_test(tiles_of_two_queries_have_kernels_of_their_own),
         cmocka_unit_test(every_format_is_described_to_the_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@
 #include "base/hash/rng.h"
 #include "choices.h"
 #include "cuda/product/product.h"
+#include "cuda/tiles.h"
 #include "model/config/config.h"
 #include "model/weights/role.h"
 #include "model/weights/weights.h"
@@ -167,7 +168,9 @@ static void add_experts(line *to, const kind *of, const ek_config *c, const ek_c
     const int hidden = c->hidden_size, inter = c->moe_intermediate_size;
     const ek_cuda_linear gate = matrix(of, EK_ROLE_EXPERT_GATE, inter, hidden),
                          expert_down = matrix(of, EK_ROLE_EXPERT_DOWN, hidden, inter);
-    for (int tile = 4; tile <= 64; tile *= 2) {
+    static const int tiles[] = {4, 8, EK_CUDA_MID_JOB_FEW, EK_CUDA_MID_JOB_MORE, 32, EK_CUDA_WIDE_COLUMNS};
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        const int tile = tiles[i];
         const use u = {.a = &gate, .b = &expert_down, .experts = c->n_experts, .top_k = c->top_k_experts, .tile = tile};
         use one = u;
         add(to, GATE, u);

@@ -2,7 +2,8 @@
 
 #include "cuda/tiles.h"
 
-enum { FEW = 8 }; /* maximum rows of a tile of the family `warp` */
+enum { PROMPT = 256 }; /* rows from which on what lies between products writes them in wgmma's order */
+enum { FEW = 8 };      /* maximum rows of a tile of the family `warp` */
 
 /* The time by whole tiles of many rows: of wgmma if such kernels exist and fit. */
 static double many_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
@@ -95,14 +96,14 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek
 /* Whether narrow tiles of wgmma take jobs of this many rows. */
 static bool mid_takes_jobs(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    return rows == EK_CUDA_MID_JOB_ROWS && ek_cuda_mid_job_fits(l, chip);
+    return ek_cuda_mid_job_takes(rows) && ek_cuda_mid_job_fits(l, chip);
 }
 
 bool ek_cuda_jobs_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip)
 {
     const bool mid = mid_takes_jobs(l, rows, chip);
     if (chip->plain || !(mid || ek_cuda_warp_job_fits(l, rows))) return false;
-    *out = mid ? ek_cuda_mid_plan_jobs(l, jobs, EK_CUDA_GATE_NONE)
+    *out = mid ? ek_cuda_mid_plan_jobs(l, rows, jobs, EK_CUDA_GATE_NONE)
                : ek_cuda_warp_plan(l, rows, jobs, EK_CUDA_GATE_NONE, chip);
     return true;
 }
@@ -119,7 +120,7 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
     }
     if (jobs && gate == EK_CUDA_GATE_MATRIX && mid_takes_jobs(l, rows, chip) && l->n % 64 == 0 && next->units &&
         next->a_group == l->a_group) {
-        *out = ek_cuda_mid_plan_jobs(l, jobs, gate);
+        *out = ek_cuda_mid_plan_jobs(l, rows, jobs, gate);
         return true;
     }
     if (!ek_cuda_warp_gate_fits(l, next) || !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, chip)))
@@ -128,14 +129,38 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
     return holds(&out->grid, chip); /* the shared memory holds the sums of both matrices */
 }
 
+/* By what ek_cuda_product_plan chooses, where there is room for parts. */
+static double alone_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    double us, few;
+    plan_tiles(l, rows, chip, (size_t)1 << 30, &us);
+    few = warp_can(l, rows, chip) ? ek_cuda_warp_us(l, rows, chip) : ek_cuda_units_us(l, rows, chip);
+    return few < us ? few : us;
+}
+
+/* q, which may be NULL, k and v by launches of their own. */
+static double apart_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
+                       const ek_cuda_chip *chip)
+{
+    return (q ? alone_us(q, rows, chip) : 0) + (v ? 2 : 1) * alone_us(k, rows, chip);
+}
+
+bool ek_cuda_wide_heads_win(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
+                            const ek_cuda_chip *chip)
+{
+    ek_cuda_heads p;
+    return !chip->plain && ek_cuda_wide_heads_plan(&p, q, k, v, rows, chip) &&
+           ek_cuda_wide_heads_us(q, k, v, rows, chip) < apart_us(q, k, v, rows, chip);
+}
+
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, const ek_cuda_chip *chip)
 {
     double us = 0;
     if (chip->plain) return false;
-    /* for many rows separate products are faster */
     if (rows > FEW && ek_cuda_mid_heads_plan(out, q, k, v, rows, chip, &us) &&
-        us < ek_cuda_warp_heads_us(q, k, v, rows, chip) && us < many_us(q, rows, chip))
+        us < ek_cuda_warp_heads_us(q, k, v, rows, chip) && us < ek_cuda_wide_heads_us(q, k, v, rows, chip) &&
+        us < (rows < PROMPT ? apart_us(q, k, v, rows, chip) : many_us(q, rows, chip)))
         return true;
     return warp_wins(q, rows, chip) && warp_wins(k, rows, chip) && ek_cuda_warp_heads_plan(out, q, k, v, rows, chip) &&
            holds(&out->q.grid, chip);

@@ -95,19 +95,30 @@ bool ek_cuda_mid_job_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip)
     return chip->wgmma && ek_cuda_mid_fits(l) && l->limbs == 1;
 }
 
+bool ek_cuda_mid_job_takes(int rows)
+{
+    return rows == EK_CUDA_MID_JOB_FEW || rows == EK_CUDA_MID_JOB_MORE || rows == EK_CUDA_MID_JOB_ROWS;
+}
+
+/* With few columns more blocks share a multiprocessor (docs/log/2026-11-30-rows.md). */
+int ek_cuda_mid_job_rows(int each)
+{
+    return each <= 12 ? EK_CUDA_MID_JOB_FEW : each <= 18 ? EK_CUDA_MID_JOB_MORE : EK_CUDA_MID_JOB_ROWS;
+}
+
 /* A block has room for the largest job. */
-ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int jobs, ek_cuda_gate gate)
+ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate)
 {
     ek_cuda_product p = {
         .grid = {.x = (unsigned)groups(l, gate), .y = (unsigned)jobs, .threads = EK_CUDA_MID_THREADS, .overlap = true}};
-    int levels = 0;
-    while ((l->units - 1) / LEAF_UNITS >> levels) levels++;
-    for (int oct = 1; oct * 8 <= EK_CUDA_MID_JOB_ROWS; oct++) {
-        const size_t bytes = (size_t)(EK_CUDA_MID_JOB_SLOTS(oct) * EK_CUDA_MID_SLOT(oct, 1) + EK_CUDA_MID_PICKED +
-                                      levels * EK_CUDA_MID_NODE(oct, 1));
+    const int nodes = ek_cuda_nodes(ek_cuda_over(l->units, LEAF_UNITS));
+    const int by = gate && rows < EK_CUDA_MID_JOB_MORE ? EK_CUDA_MID_JOB_MORE : rows; /* whose kernel it is */
+    for (int oct = 1; oct * 8 <= rows; oct++) {
+        const size_t bytes = (size_t)(EK_CUDA_MID_JOB_SLOTS(by, oct) * EK_CUDA_MID_SLOT(oct, 1) +
+                                      EK_CUDA_MID_PICKED(by) + nodes * EK_CUDA_MID_NODE(oct, 1));
         if (bytes > p.grid.shared) p.grid.shared = bytes;
     }
-    snprintf(p.name, sizeof p.name, "ek_products_mid%s_%s_l1", gate ? "_gate" : "", ek_cuda_kind_of(l).name);
+    snprintf(p.name, sizeof p.name, "ek_products_mid%s_%s_l1_r%d", gate ? "_gate" : "", ek_cuda_kind_of(l).name, by);
     return p;
 }
 

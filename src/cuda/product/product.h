@@ -20,6 +20,9 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
 /* q, k and v (v NULL: values are keys) for the same rows in one launch. False if no kernel fits or it is not faster. */
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, const ek_cuda_chip *chip);
+/* Whether ek_cuda_wide_heads_plan's launch (q NULL: of k and v) fits and is faster than products of their own. */
+bool ek_cuda_wide_heads_win(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
+                            const ek_cuda_chip *chip);
 
 /* The same for ek_products_* (cuda/model_args.h): 1 or 2 `matrices` in a launch, for `rows` rows, or for experts in at
  * most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty for too many rows: compute the matrices one
@@ -86,9 +89,13 @@ ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate
 /* With the given columns. units: of a part. */
 ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate);
 
-/* For experts in jobs of up to EK_CUDA_MID_JOB_ROWS rows (cuda/tiles.h), by kernels of ek_cuda_warp_args; one limb. */
+/* For experts in jobs of up to `rows` rows, by kernels of ek_cuda_warp_args; one limb. takes: whether there are kernels
+ * for jobs of that many; rows: the jobs' for experts that have `each` rows, up to EK_CUDA_MID_JOB_ROWS (cuda/tiles.h).
+ */
+bool ek_cuda_mid_job_takes(int rows);
+int ek_cuda_mid_job_rows(int each);
 bool ek_cuda_mid_job_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
-ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int jobs, ek_cuda_gate gate);
+ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate);
 
 /* q with one limb, k and v with two, in one launch. False if their shapes differ too much. */
 bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
@@ -208,6 +215,9 @@ bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const
  * it. */
 bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                              const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
+/* Its time with the arrangement of rows; endless: no kernel does it. */
+double ek_cuda_wide_heads_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
+                             const ek_cuda_chip *chip);
 
 /* wide_operand: bytes of the operand; 0 if the family does not take l. arrange_name: the kernel that writes it. */
 size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip);

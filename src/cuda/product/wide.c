@@ -115,6 +115,19 @@ bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
     return true;
 }
 
+/* A wave of tiles that leaves multiprocessors idle takes as long as a whole one: each waits for its own inputs. */
+double ek_cuda_wide_heads_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
+                             const ek_cuda_chip *chip)
+{
+    ek_cuda_heads p;
+    if (!ek_cuda_wide_heads_plan(&p, q, k, v, rows, chip)) return 1e30;
+    const int of_q = q ? tiles_of(q, rows) : 0, of_k = tiles_of(k, rows) * (v ? 2 : 1);
+    const int waves = ek_cuda_over(of_q + of_k, EK_CUDA_WIDE_BLOCKS * chip->multiprocessors);
+    const double mean = (of_q + chip->us->wide.l2 * of_k) / (of_q + of_k),
+                 unit = (ek_cuda_half_32(k) ? chip->us->wide.half_32 : 1) * chip->us->wide.full;
+    return chip->us->wide.launch + chip->us->parts.sum + waves * mean * unit * k->units; /* two arrangements */
+}
+
 /* The time of `tiles` tiles of `units` units. */
 static double tiles_us(const ek_cuda_linear *l, int tiles, int units, int at_once, double full, double last,
                        double last_tile, const ek_cuda_chip *chip)

@@ -85,7 +85,7 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
         const ek_cuda_warp_args pick = {.jobs = x->experts.jobs,
                                         .n_jobs = x->experts.n_jobs,
                                         .index = all.index,
-                                        .holds = all.tile == EK_CUDA_MID_JOB_ROWS};
+                                        .holds = ek_cuda_mid_job_takes(all.tile)};
         gated = ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
     } else {
         const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);

@@ -28,12 +28,15 @@ static const ek_cuda_linear *values_of(const ek_gpu_layer *l)
     return l->v.l.n ? &l->v.l : NULL; /* NULL: values are keys */
 }
 
-/* Whether q, or k without q, would use the wide kernels and whole tiles by itself. */
+/* Whether one launch is faster than several, or of a prompt q, or k without q, is wide and whole by itself. */
 static bool wide_wins(const ek_gpu_run *x, const ek_gpu_layer *l, bool keys_alone, int n, ek_cuda_heads *p)
 {
-    if (ek_gpu_is_plain(x) || n < EK_GPU_PROMPT_ROWS ||
-        !ek_cuda_wide_heads_plan(p, keys_alone ? NULL : &l->q.l, &l->k.l, values_of(l), n, ek_cuda_chip_of(x->g->c)))
-        return false;
+    const ek_cuda_linear *const q = keys_alone ? NULL : &l->q.l, *const v = values_of(l);
+    const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
+    if (chip->plain) return false;
+    if (!ek_cuda_wide_heads_plan(p, q, &l->k.l, v, n, chip)) return false;
+    if (ek_cuda_wide_heads_win(q, &l->k.l, v, n, chip)) return true;
+    if (n < EK_GPU_PROMPT_ROWS) return false;
     const ek_cuda_product one = ek_gpu_product_of(x, keys_alone ? &l->k : &l->q, n);
     return one.operand && !one.parts;
 }

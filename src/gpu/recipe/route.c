@@ -28,7 +28,7 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jo
     const bool mid = each > 1 && each <= EK_CUDA_MID_JOB_ROWS && ek_cuda_mid_job_fits(&l->expert_gate.l, chip) &&
                      ek_cuda_mid_job_fits(&l->expert_up.l, chip) && ek_cuda_mid_job_fits(&l->expert_down.l, chip);
     int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
-    if (mid) tile = EK_CUDA_MID_JOB_ROWS;
+    if (mid) tile = ek_cuda_mid_job_rows(each);
     *jobs = (pairs + experts * (tile - 1)) / tile;
     if (*jobs > pairs) *jobs = pairs;
     return tile;

@@ -255,10 +255,11 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  garbage);
         }
         /* by a kernel of its own, by the block that ends last, so where blocks have a multiprocessor each */
-        for (int join = one; join <= may_join + (may_join && tile == 2); join++) {
+        for (int join = one; join <= may_join + (may_join && tile == 2 ? 2 : 0); join++) {
             if (join) c.a.ended = c.ended, c.a.single = single;
             if (join && few) c.a.items = c.starts, c.a.starts = ints;
-            if (join) k = kernels_find(d, shape, tile, true, join == 2 ? 1 : INT_MAX), c.a.slots = k.slots;
+            const int n_items = join == 2 ? 1 : join == 3 ? ek_cuda_multiprocessors(d->c) + 1 : INT_MAX;
+            if (join) k = kernels_find(d, shape, tile, true, n_items), c.a.slots = k.slots;
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             call_run(d, &k, &c);
             same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,

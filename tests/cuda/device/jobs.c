@@ -165,11 +165,12 @@ static void test_shape(dev *d, shape s)
 }
 
 /* The products of experts by narrow tiles, to y, or with the second matrix and their gate to records. */
-static void run_mid(dev *d, const matrices m[2], const work *w, const ek_cuda_acts *in, const ek_cuda_acts *to,
-                    CUdeviceptr y, bool known)
+static void run_mid(dev *d, const matrices m[2], const work *w, int rows, const ek_cuda_acts *in,
+                    const ek_cuda_acts *to, CUdeviceptr y, bool known)
 {
-    const ek_cuda_product p = ek_cuda_mid_plan_jobs(&m[0].l, JOBS + 2, to ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_NONE);
-    ek_cuda_warp_args a = {.a = {.x = *in, .y = y, .ldy = m[0].l.n, .rows = EK_CUDA_MID_JOB_ROWS},
+    const ek_cuda_product p = ek_cuda_mid_plan_jobs(&m[0].l, rows, JOBS + 2,
+                                                    to ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_NONE);
+    ek_cuda_warp_args a = {.a = {.x = *in, .y = y, .ldy = m[0].l.n, .rows = rows},
                            .jobs = w->jobs,
                            .n_jobs = w->n_jobs,
                            .index = w->indices,
@@ -182,8 +183,8 @@ static void run_mid(dev *d, const matrices m[2], const work *w, const ek_cuda_ac
     launch(d, &kernel, p.grid, &a);
 }
 
-/* n: whole groups of 64. */
-static void test_mid(dev *d, shape s)
+/* n: whole groups of 64; job_rows: of a job, at most. */
+static void test_mid(dev *d, shape s, int job_rows)
 {
     matrices m[2] = {0};
     work w;
@@ -193,7 +194,7 @@ static void test_mid(dev *d, shape s)
     ek_cuda_acts in = {0}, to = {0};
     ek_acts_bind(&acts, mem, x, s.k, ROWS, s.k);
     open_matrices(d, &m[0], s, 11), open_matrices(d, &m[1], s, 22);
-    open_work(d, &w, EK_CUDA_MID_JOB_ROWS);
+    open_work(d, &w, job_rows);
     const size_t floats = (size_t)w.pairs * (size_t)s.n, bytes = sizeof(float) * floats;
     float *want = malloc(bytes), *up_want = malloc(bytes);
     define(d, &m[0], &w, &acts, true, want), define(d, &m[1], &w, &acts, true, up_want);
@@ -202,9 +203,9 @@ static void test_mid(dev *d, shape s)
     in.q = up(d, NULL, row * ROWS);
     device_quantize(d, &in, dx, ROWS);
     for (int known = 0; known < 2; known++) {
-        run_mid(d, m, &w, &in, NULL, y, known);
-        same(d, want, down(d, y, bytes), bytes, false, "experts by narrow tiles, %s%d x %d", gguf ? gguf : "", s.n,
-             s.k);
+        run_mid(d, m, &w, job_rows, &in, NULL, y, known);
+        same(d, want, down(d, y, bytes), bytes, false, "experts by narrow tiles, %s%d x %d, jobs of %d",
+             gguf ? gguf : "", s.n, s.k, job_rows);
         must(ek_cuda_fill(d->c, y, 0xff, bytes));
     }
     for (size_t i = 0; i < floats; i++) want[i] = ek_gelu_tanh(want[i]) * up_want[i];
@@ -213,7 +214,7 @@ static void test_mid(dev *d, shape s)
     quantize_both(d, &gated, &m[0].w[0]);
     const size_t out = ek_cuda_acts_plan(&to, s.n, m[0].l.a_group);
     to.q = up(d, NULL, out * (size_t)w.pairs);
-    run_mid(d, m, &w, &in, &to, 0, false);
+    run_mid(d, m, &w, job_rows, &in, &to, 0, false);
     compare_rows(d, &gated, &to, w.pairs, "experts' gate by narrow tiles");
     close_matrices(d, &m[0]), close_matrices(d, &m[1]);
     drop(d, dx), drop(d, y), drop(d, in.q), drop(d, to.q), drop(d, w.jobs), drop(d, w.n_jobs), drop(d, w.indices);
@@ -230,7 +231,10 @@ void test_jobs(dev *d)
                 test_shape(d, (shape){192, k[i], bits, 64, 64, limbs, EK_BF16, true});
     gguf = "q4_0";
     for (int limbs = 1; limbs <= 2; limbs++) test_shape(d, (shape){192, 704, 4, 64, 64, limbs, EK_BF16, true});
-    for (int i = 0; i < (d->quick ? 2 : 3); i++) test_mid(d, (shape){192, k[i], 4, 64, 64, 1, EK_BF16, true});
-    gguf = NULL;
-    for (int i = 0; i < (d->quick ? 2 : 3); i++) test_mid(d, (shape){192, k[i], 4, 64, 64, 1, EK_BF16, true});
+    for (int type = 0; type < 2; type++) {
+        for (int i = 0; i < (d->quick ? 2 : 3); i++)
+            for (int rows = 16; rows <= 32; rows += 8)
+                test_mid(d, (shape){192, k[i], 4, 64, 64, 1, EK_BF16, true}, rows);
+        gguf = NULL;
+    }
 }

@@ -38,15 +38,15 @@ template <int DIM> __device__ __forceinline__ void few(const ek_cuda_attn_args &
     if (gridDim.x > FEW_BLOCKS) // values come while scores are computed
         for (int p = sm.first; p < sm.end; p++)
             for (int64_t i = tid * 128; i < kv.v_bytes; i += THREADS * 128) prefetch_line(sm.page[p] + kv.k_bytes + i);
-    float s[2][4] = {};
+    float s[1][2][4] = {};
     const uint8_t *page = sm.page[warp / 2];
     if (page) {
-        if (kv.k_bits == 16) scores<16>(s, sm, page, dim, warp, lane);
-        else scores<8>(s, sm, page, dim, warp, lane);
+        if (kv.k_bits == 16) scores<16>(s[0], sm, page, dim, warp, lane);
+        else scores<8>(s[0], sm, page, dim, warp, lane);
     }
     const bool alone = DIM && t.n_seg == 1;
-    float v_scale[2][2] = {};
-    if (page) load_scales(v_scale, page + kv.k_bytes, kv.v_bits, dim, warp % 2 * 32 + lane / 4 * 2);
+    float v_scale[1][2][2] = {};
+    if (page) load_scales(v_scale[0], page + kv.k_bytes, kv.v_bits, dim, warp % 2 * 32 + lane / 4 * 2);
     weigh(sm, a, s, v_scale, alone, warp, lane);
 #pragma unroll 1
     for (int d0 = thread_again() / 32 * 32; d0 < dim; d0 += WARPS * 32) {

@@ -9,8 +9,8 @@ namespace ek
 
 // T over up to 8 nodes of each query, whose leaves begin `below` leaves apart from leaf `first` of the tile on; the
 // result replaces the first, or goes to sm.all if it covers all leaves.
-template <int DIM>
-__device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t,
+template <int DIM, int W>
+__device__ __forceinline__ void meet(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t,
                                      int first, int below, bool last)
 {
     const int64_t leaf0 = (int64_t)(t.leaf0 + first) * a.tile;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_arg
     }
     __syncthreads();
 #pragma unroll 1
-    for (int i = threadIdx.x; i < t.n_q * (DIM / 4); i += THREADS) {
+    for (int i = threadIdx.x; i < t.n_q * (DIM / 4); i += W * 32) {
         const int n = i / (DIM / 4), d = i % (DIM / 4) * 4, nodes = sm.nodes[n];
         float4 *const at = (float4 *)((float *)a.leaf_o + (leaf0 + n) * DIM + d);
         float4 x[8];
@@ -63,8 +63,8 @@ __device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_arg
 // Among 8 neighbours, the block that ends last joins the nodes and continues with the result among its neighbours. So
 // few nodes wait for one block. False: another block continues. Blocks count themselves in one counter per group of
 // joined leaves and level.
-template <int DIM>
-__device__ __forceinline__ bool join(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_start &item)
+template <int DIM, int W>
+__device__ __forceinline__ bool join(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_start &item)
 {
     const ek_cuda_attn_tile &t = item.t;
     const int own = item.seg - t.seg0;
@@ -82,7 +82,7 @@ __device__ __forceinline__ bool join(few_shared<DIM> &sm, const ek_cuda_attn_arg
         }
         __syncthreads();
         if ((sm.before + 1) * below < meeting) return false;
-        meet<DIM>(sm, a, t, first, below, below * 8 >= t.n_seg);
+        meet(sm, a, t, first, below, below * 8 >= t.n_seg);
     }
     return true;
 }
@@ -109,13 +109,14 @@ __device__ __forceinline__ void write_rows(const few_shared<DIM> &sm, const ek_c
     }
 }
 
-// The same of two queries, a row by up to four warps.
-template <int DIM>
-__device__ __forceinline__ void write_two_rows(few_shared<DIM> &sm, const ek_cuda_attn_args &a,
+// The same of two queries, a row by up to half of the warps.
+template <int DIM, int W>
+__device__ __forceinline__ void write_two_rows(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a,
                                                const ek_cuda_attn_tile &t)
 {
-    constexpr int PARTS = DIM < 256 ? DIM / 64 : 4, COUNT = DIM / PARTS / 32; // warps of a row; values of a lane
-    float *const turned = (float *)sm.q;                                      // [2][DIM]; queries are no longer needed
+    constexpr int PARTS = DIM / 64 < W / 2 ? DIM / 64 : W / 2,
+                  COUNT = DIM / PARTS / 32; // warps of a row; values of a lane
+    float *const turned = (float *)sm.q;    // [2][DIM]; queries are no longer needed
     const int warp = threadIdx.x / 32, n = warp / PARTS, part = warp % PARTS, lane = threadIdx.x % 32;
     const bool has = n < t.n_q;
     const float by = 1.0f / DIM;

@@ -18,14 +18,15 @@ namespace ek
 constexpr int N = EK_CUDA_ATTN_INT_TILE, THREADS = 256, WARPS = 8;
 constexpr int SCORE_AHEAD = 1, VALUE_AHEAD = 2; // steps
 
-// DIM: dims of a head, a power of two of 64 to 512; 0: any, known when the kernel runs.
-template <int DIM> struct few_shared {
+// DIM: dims of a head, a power of two of 64 to 512; 0: any, known when the kernel runs. W: warps of the block, 8 or 4,
+// of which each has the keys of two.
+template <int DIM, int W = WARPS> struct few_shared {
     ek_cuda_attn_start item;       // kept here, because registers are needed for codes
     u32 q[HEAD][2][32][2];         // limbs of queries by 32 dims, as a lane has them of operand b: low, high
     u32 p[SEGMENT / 32][2][32][2]; // of weights, by 32 keys
     float q_scale[N];
-    u32 max_n[WARPS][N], sum[WARPS][N];
-    float largest[WARPS][N];
+    u32 max_n[W][N], sum[W][N];
+    float largest[W][N];
     int from[N], to[N];
     const uint8_t *page[SEGMENT / PAGE];        // the head's part; 0: no query sees it
     int first, end;                             // of the visible pages
@@ -112,8 +113,8 @@ __device__ __forceinline__ void scale_scores(float (&s)[2][4], const int (&sum)[
 }
 
 // Scores of the warp's 32 keys, whose page exists: s[m][i] of key 16 m + 2 g + i / 2 and query 2 t + i % 2.
-template <int BITS, int DIM>
-__device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &sm, const uint8_t *page, int dim,
+template <int BITS, int DIM, int W>
+__device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM, W> &sm, const uint8_t *page, int dim,
                                        int warp, int lane)
 {
     constexpr int AHEAD = DIM ? SCORE_AHEAD : 1;
@@ -140,9 +141,9 @@ __device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &
 }
 
 // Stores sums of values of a lane's queries at dims `column` and three more: in a leaf, or for the only leaf in sm.all.
-template <int BITS, int DIM>
-__device__ __forceinline__ void put_values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const int (&sum)[2][3][4],
-                                           bool alone, int dim, int column)
+template <int BITS, int DIM, int W>
+__device__ __forceinline__ void put_values(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a,
+                                           const int (&sum)[2][3][4], bool alone, int dim, int column)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -160,8 +161,8 @@ __device__ __forceinline__ void put_values(few_shared<DIM> &sm, const ek_cuda_at
 }
 
 // Sums of values at dims [d0, d0 + 32) over the visible pages: to a leaf, or for the only leaf to sm.all.
-template <int BITS, int DIM>
-__device__ __forceinline__ void values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
+template <int BITS, int DIM, int W>
+__device__ __forceinline__ void values(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
                                        bool alone, int d0)
 {
     constexpr int AHEAD = DIM ? VALUE_AHEAD : 1;
@@ -187,7 +188,7 @@ __device__ __forceinline__ void values(few_shared<DIM> &sm, const ek_cuda_attn_a
             two.add(u, sm.p[step], lane);
             if (step + AHEAD < to) load(u, step + AHEAD);
         }
-    put_values<BITS, DIM>(sm, a, sum, alone, dim, column);
+    put_values<BITS>(sm, a, sum, alone, dim, column);
 }
 
 // Combines the lanes with the same queries: lanes 4, 8 and 16 apart.
@@ -199,25 +200,27 @@ template <class T, class F> __device__ __forceinline__ T over_keys(T x, F f)
 }
 
 // Writes codes of weights, from scores s and scales of values, to sm.p; l and m of the leaf, to memory if there are
-// several; units to sm.unit.
-template <int DIM>
-__device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_args &a, float (&s)[2][4],
-                                      const float (&scale)[2][2], bool alone, int warp, int lane)
+// several; units to sm.unit. Of four warps each has the keys of the fourth behind it, too.
+template <int DIM, int W>
+__device__ __forceinline__ void weigh(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a, float (&s)[WARPS / W][2][4],
+                                      const float (&scale)[WARPS / W][2][2], bool alone, int warp, int lane)
 {
+    constexpr int PARTS = WARPS / W;
     const int t = lane % 4, key0 = warp * 32 + lane / 4 * 2;
-    bool seen[2][4];
+    bool seen[PARTS][2][4];
     u32 max_n[2] = {0, 0}, sum[2] = {0, 0};
     float largest[2] = {0, 0};
 #pragma unroll
-    for (int m = 0; m < 2; m++) {
+    for (int j = 0; j < PARTS; j++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int n = t * 2 + i % 2, key = key0 + m * 16 + i / 2;
-            seen[m][i] = key >= sm.from[n] && key < sm.to[n];
-            s[m][i] = held_score(s[m][i]);
-            if (seen[m][i]) max_n[i % 2] = max(max_n[i % 2], exponent_bits(s[m][i]));
-        }
-    }
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int n = t * 2 + i % 2, key = key0 + j * W * 32 + m * 16 + i / 2;
+                seen[j][m][i] = key >= sm.from[n] && key < sm.to[n];
+                s[j][m][i] = held_score(s[j][m][i]);
+                if (seen[j][m][i]) max_n[i % 2] = max(max_n[i % 2], exponent_bits(s[j][m][i]));
+            }
 #pragma unroll
     for (int c = 0; c < 2; c++) {
         max_n[c] = over_keys(max_n[c], [](u32 x, u32 y) { return max(x, y); });
@@ -227,17 +230,19 @@ __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_ar
 #pragma unroll
     for (int c = 0; c < 2; c++)
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) max_n[c] = max(max_n[c], sm.max_n[w][t * 2 + c]);
+        for (int w = 0; w < W; w++) max_n[c] = max(max_n[c], sm.max_n[w][t * 2 + c]);
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int j = 0; j < PARTS; j++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int c = i % 2;
-            const float e = seen[m][i] ? weight_of(s[m][i], max_n[c]) : 0.0f;
-            sum[c] += sum_bits(e) - WHOLE_BITS;
-            s[m][i] = seen[m][i] ? e * scale[m][i / 2] : 0.0f;
-            largest[c] = fmaxf(largest[c], s[m][i]);
-        }
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int c = i % 2;
+                const float e = seen[j][m][i] ? weight_of(s[j][m][i], max_n[c]) : 0.0f;
+                sum[c] += sum_bits(e) - WHOLE_BITS;
+                s[j][m][i] = seen[j][m][i] ? e * scale[j][m][i / 2] : 0.0f;
+                largest[c] = fmaxf(largest[c], s[j][m][i]);
+            }
 #pragma unroll
     for (int c = 0; c < 2; c++) {
         sum[c] = over_keys(sum[c], [](u32 x, u32 y) { return x + y; });
@@ -251,7 +256,7 @@ __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_ar
         const int n = t * 2 + c;
         u32 all = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) largest[c] = fmaxf(largest[c], sm.largest[w][n]), all += sm.sum[w][n];
+        for (int w = 0; w < W; w++) largest[c] = fmaxf(largest[c], sm.largest[w][n]), all += sm.sum[w][n];
         factor[c] = code_factor(largest[c]);
         if (threadIdx.x < 4) sm.unit[n] = code_unit(largest[c]);
         if (threadIdx.x >= 4 || sm.from[n] >= sm.to[n]) continue;
@@ -262,14 +267,17 @@ __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_ar
         ((int *)a.leaf_m)[leaf_of(sm.item) * a.tile + n] = (int)(max_n[c] - WHOLE_BITS);
     }
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int j = 0; j < PARTS; j++)
 #pragma unroll
-        for (int c = 0; c < 2; c++) { // two keys that are neighbours
-            const u32 x = code_bits(s[m][c], factor[c]) & 0x3fffu, y = code_bits(s[m][c + 2], factor[c]) & 0x3fffu;
-            const int n = t * 2 + c, i = m * 16 + lane / 4 * 2, to = n * 4 + i % 16 / 4;
-            ((unsigned short *)&sm.p[warp][0][to][m])[i % 4 / 2] = (unsigned short)((x & 127) | (y & 127) << 8);
-            ((unsigned short *)&sm.p[warp][1][to][m])[i % 4 / 2] = (unsigned short)(x >> 7 | y >> 7 << 8);
-        }
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) { // two keys that are neighbours
+                const u32 x = code_bits(s[j][m][c], factor[c]) & 0x3fffu,
+                          y = code_bits(s[j][m][c + 2], factor[c]) & 0x3fffu;
+                const int n = t * 2 + c, i = m * 16 + lane / 4 * 2, to = n * 4 + i % 16 / 4, of = warp + j * W;
+                ((unsigned short *)&sm.p[of][0][to][m])[i % 4 / 2] = (unsigned short)((x & 127) | (y & 127) << 8);
+                ((unsigned short *)&sm.p[of][1][to][m])[i % 4 / 2] = (unsigned short)(x >> 7 | y >> 7 << 8);
+            }
     __syncthreads();
 }
 

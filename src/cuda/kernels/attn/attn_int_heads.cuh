@@ -86,8 +86,8 @@ __device__ __forceinline__ void store_fresh(const ek_cuda_attn_args &a, const ek
 
 // Warps 0 to 3 of a block of two queries run the same code: a query each, the new key, the new value (last: its slot of
 // the segment, if it is stored here). Columns of absent queries keep their contents, on which no other column depends.
-template <int DIM>
-__device__ __forceinline__ void head_by_warp(few_shared<DIM> &sm, const ek_cuda_attn_args &a, int last, int warp)
+template <int DIM, int W>
+__device__ __forceinline__ void head_by_warp(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a, int last, int warp)
 {
     constexpr int COUNT = DIM / 32;
     const ek_cuda_attn_tile &t = sm.item.t;

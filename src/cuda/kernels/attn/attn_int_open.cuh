@@ -49,8 +49,8 @@ __device__ __forceinline__ void fetch_segment(const ek_cuda_attn_args &a, const 
 }
 
 // The part of the segment that the block's queries see, and its pages. False: nothing is visible.
-template <int DIM>
-__device__ __forceinline__ bool open(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
+template <int DIM, int W>
+__device__ __forceinline__ bool open(few_shared<DIM, W> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
                                      const ek_cuda_attn_start &item)
 {
     const ek_cuda_attn_tile &t = item.t;

@@ -90,14 +90,14 @@ template <int DIM> __device__ __forceinline__ void own(const ek_cuda_attn_args &
     __syncthreads();
     const int last = (item.end - 1) / SEGMENT == item.seg ? (item.end - 1) % SEGMENT : -1; // key of a.single's row
     const bool alone = t.n_seg == 1;
-    float s[2][4], k_scale[2][2], v_scale[2][2];
+    float s[1][2][4], k_scale[2][2], v_scale[1][2][2];
     round_codes codes;
     // Rounds of scores, then of values; -1: keys of the first that are there before the kernels in front have ended.
 #pragma unroll 1
     for (int r = a.single ? -1 : 0;; r++) {
         if (r == 0) {
             wait_for_previous();
-            head_by_warp<DIM>(sm, a, last, threadIdx.x / 32);
+            head_by_warp(sm, a, last, threadIdx.x / 32);
             __syncthreads();
             codes.forget<EARLY>();
         }
@@ -109,10 +109,10 @@ template <int DIM> __device__ __forceinline__ void own(const ek_cuda_attn_args &
         const int from = of_scores ? 0 : sm.first * 2, to = of_scores ? SCORE_STEPS : sm.end * 2;
         if (r == 0) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) (&k_scale[0][0])[i] = (&v_scale[0][0])[i] = 0;
+            for (int i = 0; i < 4; i++) (&k_scale[0][0])[i] = (&v_scale[0][0][0])[i] = 0;
             if (page) {
                 load_scales(k_scale, page, 16, DIM, column);
-                load_scales(v_scale, page + kv.k_bytes, 16, DIM, column);
+                load_scales(v_scale[0], page + kv.k_bytes, 16, DIM, column);
             }
         }
         if (r < 2 * ROUNDS && has) {
@@ -126,10 +126,10 @@ template <int DIM> __device__ __forceinline__ void own(const ek_cuda_attn_args &
         }
         if (r < 0) continue;
         if (r == ROUNDS) {
-            scale_scores<16>(s, codes.sum, k_scale, *(const float2 *)&sm.q_scale[lane % 4 * 2]);
+            scale_scores<16>(s[0], codes.sum, k_scale, *(const float2 *)&sm.q_scale[lane % 4 * 2]);
             weigh(sm, a, s, v_scale, alone, warp, lane);
         }
-        if (r > ROUNDS && d0 - 256 < DIM) put_values<16, DIM>(sm, a, codes.sum, alone, DIM, d0 - 256 + g);
+        if (r > ROUNDS && d0 - 256 < DIM) put_values<16>(sm, a, codes.sum, alone, DIM, d0 - 256 + g);
         if (r == 2 * ROUNDS) break;
         if (r == 0 || r >= ROUNDS) codes.clear();
         if (has) codes.add(of_scores ? sm.q + r * STEPS : sm.p, from, to, lane);

@@ -1,15 +1,16 @@
 // Products of Form Q of experts by narrow tiles of wgmma (mid_product.cuh), for jobs of up to EK_CUDA_MID_JOB_ROWS rows
 // (cuda/model_args.h): of a matrix, and of two with their gate. A block has as many columns as its job has rows, in
-// eights. So an expert's weights are read once for any number of rows from 1 to 32.
+// eights, so that an expert's weights are read once, whether one row chose it or 32. Of jobs of fewer rows, which need
+// fewer registers, more blocks share a multiprocessor.
 #include "cuda/kernels/product/mid_kernels.cuh"
 
 namespace ek
 {
 
-template <int OCT, int A, bool GATE>
+template <int OCT, int A, bool GATE, int ROWS>
 __device__ __forceinline__ void mid_job(const ek_cuda_warp_args &p, const ek_cuda_job &job)
 {
-    typedef mid_product<1, OCT, A, true> product;
+    typedef mid_product<1, OCT, A, ROWS> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const int units = p.a.x.k / 64, lane = (int)threadIdx.x % 32, w = (int)threadIdx.x / 32;
     const product m = {p.a, base, 0, units, job.first, job.n, lane, w};
@@ -28,8 +29,9 @@ __device__ __forceinline__ void mid_job(const ek_cuda_warp_args &p, const ek_cud
     else mid_store(m, sum, p0, (float *)p.a.y);
 }
 
-template <int A, bool GATE> __device__ __forceinline__ void mid_jobs(const ek_cuda_warp_args &p)
+template <int A, bool GATE, int ROWS> __device__ __forceinline__ void mid_jobs(const ek_cuda_warp_args &p)
 {
+    constexpr int THIRD = ROWS > 16 ? 3 : 2;
     if (!p.holds) let_next_start();
     if (!p.known) wait_for_previous(); // waits for the list of experts
     if (p.holds) let_next_start();
@@ -38,23 +40,33 @@ template <int A, bool GATE> __device__ __forceinline__ void mid_jobs(const ek_cu
     const u32 n_jobs = *(const volatile u32 *)p.n_jobs;
     const ek_cuda_job job = {one->expert, one->first, one->n, 0};
     if (blockIdx.y >= n_jobs) return;
-    if (job.n <= 8) mid_job<1, A, GATE>(p, job);
-    else if (job.n <= 16) mid_job<2, A, GATE>(p, job);
-    else if (job.n <= 24) mid_job<3, A, GATE>(p, job);
-    else mid_job<4, A, GATE>(p, job);
+    if (job.n <= 8) mid_job<1, A, GATE, ROWS>(p, job);
+    else if (ROWS <= 16 || job.n <= 16) mid_job<2, A, GATE, ROWS>(p, job);
+    else if (ROWS <= 24 || job.n <= 24) mid_job<THIRD, A, GATE, ROWS>(p, job);
+    else mid_job<ROWS / 8, A, GATE, ROWS>(p, job);
 }
 
 } // namespace ek
 
-#define EK_MID_JOBS(NAME, A)                                                                                          \
-    extern "C" __global__ void EK_MID_BOUNDS ek_products_mid_##NAME##_l1(const __grid_constant__ ek_cuda_warp_args p) \
-    {                                                                                                                 \
-        ek::mid_jobs<A, false>(p);                                                                                    \
-    }                                                                                                                 \
-    extern "C" __global__ void EK_MID_BOUNDS ek_products_mid_gate_##NAME##_l1(                                        \
-        const __grid_constant__ ek_cuda_warp_args p)                                                                  \
-    {                                                                                                                 \
-        ek::mid_jobs<A, true>(p);                                                                                     \
+#define EK_MID_JOBS(NAME, A, ROWS)                                                       \
+    extern "C" __global__ void __launch_bounds__(128, EK_CUDA_MID_JOB_BLOCKS(ROWS))      \
+        ek_products_mid_##NAME##_l1_r##ROWS(const __grid_constant__ ek_cuda_warp_args p) \
+    {                                                                                    \
+        ek::mid_jobs<A, false, ROWS>(p);                                                 \
     }
-EK_MID_JOBS(q4, 64)
-EK_MID_JOBS(q4h_32, 32)
+#define EK_MID_GATE_JOBS(NAME, A, ROWS)                                                       \
+    extern "C" __global__ void __launch_bounds__(128, EK_CUDA_MID_JOB_BLOCKS(ROWS))           \
+        ek_products_mid_gate_##NAME##_l1_r##ROWS(const __grid_constant__ ek_cuda_warp_args p) \
+    {                                                                                         \
+        ek::mid_jobs<A, true, ROWS>(p);                                                       \
+    }
+EK_MID_JOBS(q4, 64, 16)
+EK_MID_JOBS(q4, 64, 24)
+EK_MID_JOBS(q4, 64, 32)
+EK_MID_GATE_JOBS(q4, 64, 24)
+EK_MID_GATE_JOBS(q4, 64, 32)
+EK_MID_JOBS(q4h_32, 32, 16)
+EK_MID_JOBS(q4h_32, 32, 24)
+EK_MID_JOBS(q4h_32, 32, 32)
+EK_MID_GATE_JOBS(q4h_32, 32, 24)
+EK_MID_GATE_JOBS(q4h_32, 32, 32)

@@ -33,6 +33,7 @@ __device__ __forceinline__ mid_product<LIMBS, OCT, A> mid_open(const ek_cuda_lin
 // Stores sums of a warp's panels, from panel p0 on, in the tile's rows of y.
 template <class M> __device__ __forceinline__ void mid_store(const M &m, const float (&sum)[M::SUMS], int p0, float *y)
 {
+    const int row0 = m.first_row(), rows = m.all_rows();
 #pragma unroll
     for (int p = 0; p < M::PANELS; p++)
 #pragma unroll
@@ -42,8 +43,8 @@ template <class M> __device__ __forceinline__ void mid_store(const M &m, const f
 #pragma unroll
                 for (int c = 0; c < M::PER; c++) {
                     const int out = (p0 + p) * 16 + m.lane / 4 + h * 8, r = (o * 4 + m.lane % 4) * M::PER + c;
-                    if (out < m.a.n && r < m.rows)
-                        y[(int64_t)(m.row0 + r) * m.a.ldy + out] = sum[p * M::EACH + (o * 2 + h) * M::PER + c];
+                    if (out < m.a.n && r < rows)
+                        y[(int64_t)(row0 + r) * m.a.ldy + out] = sum[p * M::EACH + (o * 2 + h) * M::PER + c];
                 }
 }
 
@@ -72,6 +73,7 @@ __device__ __forceinline__ void mid_gate_end(const ek_cuda_warp_args &p, const M
                                              int group)
 {
     constexpr int ROW = 68; // floats: rows 2 t begin in different banks
+    const int row0 = m.first_row(), rows = m.all_rows();
     copy_wait<0>();
     __syncthreads();                     // the ring is free
     float *const sums = (float *)m.ring; // [matrix][row][output]
@@ -87,7 +89,7 @@ __device__ __forceinline__ void mid_gate_end(const ek_cuda_warp_args &p, const M
                         sum[i * M::EACH + (o * 2 + h) * 2 + c];
     __syncthreads();
 #pragma unroll 1
-    for (int r = m.w; r < m.rows; r += M::WARPS) {
+    for (int r = m.w; r < rows; r += M::WARPS) {
         float v[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -95,11 +97,11 @@ __device__ __forceinline__ void mid_gate_end(const ek_cuda_warp_args &p, const M
             v[i] = gelu_(*gate) * gate[M::ROWS * ROW];
         }
         if constexpr (A == 64) {
-            quantize_group(p.to, m.row0 + r, group, v);
+            quantize_group(p.to, row0 + r, group, v);
         } else {
             const float halves[2][2] = {{v[0], 0}, {v[1], 0}};
 #pragma unroll
-            for (int i = 0; i < 2; i++) quantize_group(p.to, m.row0 + r, group * 2 + i, halves[i]);
+            for (int i = 0; i < 2; i++) quantize_group(p.to, row0 + r, group * 2 + i, halves[i]);
         }
     }
 }

@@ -17,10 +17,11 @@
 namespace ek
 {
 
-// Groups of A inputs.
-template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
-    static constexpr int CHUNK = EK_CUDA_MID_CHUNK, SLOTS = JOBS ? EK_CUDA_MID_JOB_SLOTS(OCT) : EK_CUDA_MID_SLOTS(OCT),
-                         WARPS = 4, THREADS = 128, PANELS = 2;
+// Groups of A inputs. JOBS: the most rows of a job of experts by this kernel; 0: no experts.
+template <int LIMBS, int OCT, int A, int JOBS = 0> struct mid_product {
+    static constexpr int CHUNK = EK_CUDA_MID_CHUNK,
+                         SLOTS = JOBS ? EK_CUDA_MID_JOB_SLOTS(JOBS, OCT) : EK_CUDA_MID_SLOTS(OCT), WARPS = 4,
+                         THREADS = 128, PANELS = 2;
     static constexpr int GROUPS = 64 / A; // of a unit
     static constexpr int CODE = 512, SCALE = 64, COLUMNS = OCT * 8, ROWS = COLUMNS / LIMBS, PER = LIMBS == 1 ? 2 : 1;
     static constexpr int EACH = OCT * 2 * PER, SUMS = PANELS * EACH; // of a panel, of a lane
@@ -42,12 +43,25 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
         return (int32_t *)(ring + SLOTS * (SLOT_BYTES + SX));
     }
 
-    // Call it after a barrier of the block, before the rows are used.
+    // Before the rows are used. Behind the list, for registers are scarce, where the tile begins and how many rows it
+    // has.
     __device__ __forceinline__ void pick(const int32_t *index) const
     {
         const int r = row0 + min((int)threadIdx.x, rows - 1);
         if (threadIdx.x < ROWS) picked()[threadIdx.x] = index ? index[r] : r;
+        if (threadIdx.x == 0) picked()[JOBS] = row0, picked()[JOBS + 1] = rows;
         __syncthreads();
+    }
+
+    // The tile's first row and its rows, behind the products.
+    __device__ __forceinline__ int first_row() const
+    {
+        return JOBS ? picked()[JOBS] : row0;
+    }
+
+    __device__ __forceinline__ int all_rows() const
+    {
+        return JOBS ? picked()[JOBS + 1] : rows;
     }
 
     __device__ __forceinline__ const uint8_t *record(int r) const
@@ -231,16 +245,18 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
             }
     }
 
-    __device__ __forceinline__ float4 *node(int level) const
+    // The node of a level before leaf `leaf`, if it has one. Of experts it lies behind those of the levels above, so
+    // that levels that have none at the same time take no memory.
+    __device__ __forceinline__ float4 *node(int leaf, int level) const
     {
-        return (float4 *)(ring + SLOTS * (SLOT_BYTES + SX) + (JOBS ? EK_CUDA_MID_PICKED : 0) +
-                          level * SUMS * 4 * THREADS) +
+        return (float4 *)(ring + SLOTS * (SLOT_BYTES + SX) + EK_CUDA_MID_PICKED(JOBS) +
+                          (JOBS ? __popc(leaf >> level >> 1) : level) * SUMS * 4 * THREADS) +
                w * 32 + lane;
     }
 
-    __device__ __forceinline__ void add(float (&sum)[SUMS], int level) const
+    __device__ __forceinline__ void add(float (&sum)[SUMS], int leaf, int level) const
     {
-        const float4 *from = node(level);
+        const float4 *from = node(leaf, level);
 #pragma unroll
         for (int i = 0; i < SUMS / 4; i++) {
             const float4 v = from[i * THREADS];
@@ -260,46 +276,46 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
     __device__ __forceinline__ void run(float (&sum)[SUMS], const u64 (&code)[PANELS], const u64 (&scale)[PANELS],
                                         const int32_t *index = 0) const
     {
-        const int chunks = (units + CHUNK - 1) / CHUNK;
         let_next_start();
         for (int s = 0; s < SLOTS - 1; s++)
-            if (s < chunks) fetch_weights(s, s, code, scale);
+            if (s * CHUNK < units) fetch_weights(s, s, code, scale);
         wait_for_previous(); // weights do not depend on it, rows do
         if (JOBS) pick(index);
         for (int s = 0; s < SLOTS - 1; s++) {
-            if (s < chunks) fetch_acts(s, s);
+            if (s * CHUNK < units) fetch_acts(s, s);
             copy_commit();
         }
-        int slot = 0, filled = SLOTS - 1;
+        int slot = 0;
         accumulators d[PANELS];
         for (int p = 0; p < PANELS; p++)
             for (int i = 0; i < OCT * 4; i++) d[p][i] = 0;
         clear(sum);
 #pragma unroll 1
-        for (int c = 0; c < chunks; c++) {
+        for (int c = 0; c * CHUNK < units; c++) {
             copy_wait<SLOTS - 2>();
             wgmma_reads_fence();
             __syncthreads(); // all copies of the chunk are there, and the chunk before was read
-            if (c + SLOTS - 1 < chunks)
+            const int filled = slot ? slot - 1 : SLOTS - 1;
+            if ((c + SLOTS - 1) * CHUNK < units)
                 fetch_weights(c + SLOTS - 1, filled, code, scale), fetch_acts(c + SLOTS - 1, filled);
             copy_commit();
-            if (++filled == SLOTS) filled = 0;
             if (units - c * CHUNK > 1) chunk<2>(sum, d, slot);
             else chunk<1>(sum, d, slot);
             if (++slot == SLOTS) slot = 0;
             const int done = (c + 1) * CHUNK;
             if (done % 16 || done >= units) continue; // a leaf that is not the last
+            const int leaf = done / 16 - 1;
             int level = 0;
-            for (int count = done / 16 - 1; count >> level & 1; level++) add(sum, level);
-            float4 *to = node(level);
+            for (; leaf >> level & 1; level++) add(sum, leaf, level);
+            float4 *to = node(leaf, level);
 #pragma unroll
             for (int i = 0; i < SUMS / 4; i++)
                 to[i * THREADS] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
             clear(sum);
         }
-        const int before = (units - 1) / 16; // leaves in the stack
-        for (int level = 0; before >> level; level++)
-            if (before >> level & 1) add(sum, level);
+        const int last = (units - 1) / 16;
+        for (int level = 0; last >> level; level++)
+            if (last >> level & 1) add(sum, last, level);
     }
 };
 
