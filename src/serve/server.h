@@ -56,7 +56,7 @@ typedef struct ek_server_opts {
                                 memory only */
     double store_age;        /* ek_response_store_keep */
     const char *receipt_key; /* the signing key (receipts/key.h); read again on SIGHUP; NULL: none */
-    const char *receipt_log; /* with receipt_key: the log (receipts/log.h); NULL: none */
+    const char *receipt_log; /* with receipt_key: its log, of receipts/log.h; NULL: none */
     const char *receipt_openings;                  /* with receipt_key: openings (receipts/openings.h); NULL: none */
     bool receipts_hide_lengths;                    /* receipts omit the lengths of prompt and reply */
     const char *weights_sha256, *tokenizer_sha256; /* with receipt_key: ek_model_sha256 */

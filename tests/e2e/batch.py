@@ -392,22 +392,22 @@ def killed_during_the_last_copy():
 
 @test
 def stopped_by_a_signal_and_told_so():
-    short_sha()
+    long_sha()
     for number in (signal.SIGINT, signal.SIGTERM):
         fresh("s")
         # One line at a time: on a busy machine many together can all be computed before the first is written.
-        p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, "--max-requests", "1", path("short.jsonl"), path("s")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, "--max-requests", "1", path("long.jsonl"), path("s")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not os.path.exists(path("s.part")) or os.path.getsize(path("s.part")) < 2000:
             assert p.poll() is None
             time.sleep(0.001)
         p.send_signal(signal.SIGSTOP)  # a busy machine could end it before the other command says its line
-        run("batch", "--model", MODEL, path("short.jsonl"), path("s"), status=1, says="another run is writing it")
+        run("batch", "--model", MODEL, path("long.jsonl"), path("s"), status=1, says="another run is writing it")
         p.send_signal(number)
         p.send_signal(signal.SIGCONT)
         out, err = p.communicate(timeout=60)
         assert p.returncode == 1 and err == "evenkeel batch: stopped; the same command goes on\n", (number, p.returncode, err)
-    batch("s", source="short.jsonl")
-    assert sha("s") == short_sha()
+    batch("s", source="long.jsonl")
+    assert sha("s") == long_sha()
 
 
 @test
@@ -451,18 +451,18 @@ def what_cannot_be_is_said_in_one_line():
 
 @test
 def another_input_or_option_does_not_go_on_with_a_part():
-    short_sha()
+    long_sha()
     fresh("o")
     # One line at a time: else a busy machine may see no part that is not whole.
-    p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, "--max-requests", "1", path("short.jsonl"), path("o")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, "--max-requests", "1", path("long.jsonl"), path("o")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not os.path.exists(path("o.part")) or os.path.getsize(path("o.part")) < 5000:
         assert p.poll() is None, "it ended before it was killed"
         time.sleep(0.001)
     p.kill()
     p.communicate()
-    batch("o", "--seed", 3, source="short.jsonl", status=2, says="with seed 0, not 3")
-    batch("o", "--ctx", 512, source="short.jsonl", status=2, says="with fingerprint")
-    batch("o", "--shard", "1/2", source="short.jsonl", status=2, says='with shard "1/1", not "1/2"')
+    batch("o", "--seed", 3, source="long.jsonl", status=2, says="with seed 0, not 3")
+    batch("o", "--ctx", 512, source="long.jsonl", status=2, says="with fingerprint")
+    batch("o", "--shard", "1/2", source="long.jsonl", status=2, says='with shard "1/1", not "1/2"')
     batch("o", source="in.jsonl", status=2, says="with input_sha256")
 
 
