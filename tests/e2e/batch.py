@@ -396,7 +396,8 @@ def stopped_by_a_signal_and_told_so():
     for number in (signal.SIGINT, signal.SIGTERM):
         fresh("s")
         # One line at a time: on a busy machine many together can all be computed before the first is written.
-        p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, "--max-requests", "1", path("long.jsonl"), path("s")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        heard = lambda: signal.signal(number, signal.SIG_DFL)  # a shell's job in the background ignores SIGINT
+        p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, "--max-requests", "1", path("long.jsonl"), path("s")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
         while not os.path.exists(path("s.part")) or os.path.getsize(path("s.part")) < 2000:
             assert p.poll() is None
             time.sleep(0.001)
