@@ -2,7 +2,7 @@
 
 #define HOLD_SECONDS 8.0 /* maximum time that a prompt is held */
 #define COMPANY      1.0 /* seconds after which requests that ran together are not expected again */
-#define LONGER       4.0 /* times as many rows as a held prompt has: it does not wait for a prompt that has more left */
+#define LONGER       4.0 /* a prompt does not wait for one with more than this many times its rows left */
 #define DEAR         1.1 /* holding is faster if rows beside replies cost this many times more */
 
 enum { LAST_ROWS = 2 }; /* rows that a held prompt leaves; a single row would be a reply's */

@@ -16,8 +16,8 @@ void ek_plan_make(ek_engine *e);
  * The first token of a reply makes the following steps short, and a row of a short step costs more. Therefore, while
  * nobody replies, a prompt leaves its last rows until the other prompts of its client are read. Then they reply
  * together. Soon each has as many tokens as if it had begun at once. A prompt is held for at most 8 seconds, and only
- * if measured times say that a step's rows cost more beside replies. If a step has room for all prompts, they end in
- * it.
+ * if measured times say that a step's rows cost more beside replies. It does not wait for a prompt with more than four
+ * times its rows left. If a step has room for all prompts, they end in it.
  *
  * If requests ran together just before, an only prompt that a long step would end also leaves its last rows for the
  * next step, because the other requests may arrive meanwhile. Prompts are held only with max_gap. */

@@ -184,8 +184,8 @@ static ek_err start(tuner *x, uint8_t *random)
     EK_TRY(ek_cuda_alloc(x->c, &x->rows, ROWS, "timing kernels"));
     EK_TRY(ek_cuda_check(x->c, f->cuEventCreate(&x->from, 0), "making an event"));
     EK_TRY(ek_cuda_check(x->c, f->cuEventCreate(&x->to, 0), "making an event"));
-    /* A plain device takes a slow path for numbers that are denormal or infinite: bytes of which any two or four make
-     * scales from 2^-15 to 2. */
+    /* Shaders take a slow path for denormal and infinite numbers, which models do not have. Any two or four of a plain
+     * device's bytes make a scale from 2^-15 to 2. */
     for (size_t i = 0; i < FILL; i++) {
         const uint8_t any = (uint8_t)ek_mix64(i);
         random[i] = ek_cuda_chip_of(x->c)->plain ? 0x38 | (any & 7) : any;
@@ -196,7 +196,7 @@ static ek_err start(tuner *x, uint8_t *random)
 
 /* --- a plain device --- */
 
-/* Matrices of few panels and of many: E2B's o and down, and gate and down of one of its wider layers. */
+/* Matrices of few panels, E2B's o and down, and of many, E2B's and E4B's gates. */
 static const struct timed shapes[2][2] = {
     {{EK_CUDA_TILES_NARROW, AFFINE, 1536, 2048, 1, 0}, {EK_CUDA_TILES_NARROW, GGUF, 1536, 6144, 1, 0}},
     {{EK_CUDA_TILES_WIDE, AFFINE, 6144, 1536, 1, 0}, {EK_CUDA_TILES_WIDE, GGUF, 10240, 2560, 1, 0}}};

@@ -14,7 +14,7 @@
 #   shaders    each against C
 #   speed      of published models, six layers of each
 #
-# Where the machine has 12 processors and the device 60 GB, all parts but speed run beside each other.
+# All parts but speed run beside each other if the machine has 12 processors and the device 60 GB.
 #
 # NVIDIA's driver without X: VK_DRIVER_FILES names a file like nvidia_icd.json with libEGL_nvidia.so.0 as library_path.
 # shellcheck disable=SC2086,SC2317 # words without spaces; parts are called by their names
@@ -165,7 +165,7 @@ run_speed() {
   done
 }
 
-in_company() { # the parts of a group, with a share of processors and memory
+in_company() { # runs a group with a share of processors and memory
   export EVENKEEL_THREADS=$((threads / 4)) EVENKEEL_GPU_MEMORY=$((free / 8))G
   "run_$group" >"$out/$group.report"
   [ $rc -ne 0 ] || touch "$out/$group.passed"
