@@ -46,7 +46,11 @@ typedef struct ek_batch_result {
     double seconds;
 } ek_batch_result;
 
-/* Computes the lines that the part lacks and writes OUT. Errors of runner and part; EINVAL for o->errors; ECANCELLED if
+/* Before the part is opened: EINVAL if the run would write the copy of errors to IN, OUT or a file beside OUT, or would
+ * overwrite IN by a file beside either; EIO if o->errors cannot be written. */
+ek_err ek_batch_check_names(const char *in, const ek_batch_opts *o);
+
+/* Computes the lines that the part lacks and writes OUT. Errors of runner and part; ECANCELLED if
  * watch->stop returns true, and the part stays. An existing OUT of the same run is not changed. */
 ek_err ek_batch_run(ek_batch_result *r, const ek_batch_opts *o, const ek_batch_input *in, ek_batch_part *part,
                     ek_batch_runner *runner, const ek_batch_watch *watch);

@@ -131,7 +131,10 @@ ek_err ek_batch_merge(ek_batch_result *r, const char *out, const char *const *pa
     shard *s = ek_alloc((size_t)n * sizeof *s);
     ek_err err = EK_OK;
     *r = (ek_batch_result){0};
-    for (int i = 0; i < n && !err; i++) err = open_shard(&s[i], part[i]);
+    for (int i = 0; i < n && !err; i++) {
+        err = ek_batch_check_names(part[i], &(ek_batch_opts){.out = out});
+        if (!err) err = open_shard(&s[i], part[i]);
+    }
     if (!err) err = merge(r, out, s, n);
     for (int i = 0; i < n; i++) {
         ek_batch_about_fini(&s[i].about);

@@ -172,6 +172,15 @@ static ek_err read_records(ek_batch_part *p, uint64_t size)
     return !err && ftruncate(p->fd, (off_t)p->end) ? failed(p) : err;
 }
 
+/* Whether the file may be the torn beginning of a part: its first bytes are a head's, or zeros after a power cut. */
+static bool may_be_torn(const ek_batch_part *p, uint64_t size)
+{
+    static const uint64_t head = HEAD_INDEX, none = 0;
+    uint64_t first = 0;
+    const size_t n = size < sizeof first ? (size_t)size : sizeof first;
+    return read_at(p, &first, n, 0) && (!memcmp(&first, &head, n) || !memcmp(&first, &none, n));
+}
+
 ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n)
 {
     struct stat st;
@@ -183,7 +192,9 @@ ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n)
     if (fstat(p->fd, &st)) return failed(p);
     const bool any = read_record(p, &r, &there, (uint64_t)st.st_size) && r.index == HEAD_INDEX;
     ek_err err = EK_OK;
-    if (!any) { /* the file does not even have a head */
+    if (!any && !may_be_torn(p, (uint64_t)st.st_size)) {
+        err = ek_fail(EK_EINVAL, "%s: it is no unfinished result; remove it, or name another file", p->path);
+    } else if (!any) { /* the file does not even have a head */
         p->end = 0;
         err = ftruncate(p->fd, 0) ? failed(p) : append(p, HEAD_INDEX, head->data, head->len, 0);
     } else if (there.len != head->len || memcmp(there.data, head->data, head->len) != 0) {

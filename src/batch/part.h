@@ -20,8 +20,8 @@ void ek_batch_part_close(ek_batch_part *p); /* keeps the file; NULL is allowed *
 bool ek_batch_part_ended(const ek_batch_part *p);
 
 /* Reads the results so far of n lines, or begins a part. head: a JSON object in one line. EINVAL if the file belongs to
- * another run, with the first different member and both values; also if OUT exists and the part lacks lines. EPARSE for
- * a line beyond n. */
+ * another run, with the first different member and both values; also if it is no part, or OUT exists and the part lacks
+ * lines. EPARSE for a line beyond n. */
 ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n);
 bool ek_batch_part_has(const ek_batch_part *p, size_t i);
 size_t ek_batch_part_count(const ek_batch_part *p);  /* number of finished lines */

@@ -1,9 +1,12 @@
 /* From lines to results: only a window of lines is in progress, whatever their total number. */
+#include <errno.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -132,15 +135,58 @@ static ek_err look(const run *r, const ek_buf *head, ek_batch_result *result)
                           r->o->out);
 }
 
-/* The copy of the errors replaces an existing file, but never the input or OUT. */
-static ek_err check_errors(const ek_batch_opts *o, const ek_batch_input *in)
+/* Whether two paths, at which there may be no file yet, are one place. */
+static bool same_place(const char *a, const char *b)
 {
-    struct stat a, b;
+    struct stat x, y;
+    if (!stat(a, &x) && !stat(b, &y)) return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    char *copy[4] = {ek_strdup(a), ek_strdup(b), ek_strdup(a), ek_strdup(b)};
+    bool same = !strcmp(basename(copy[0]), basename(copy[1]));
+    same = same && !stat(dirname(copy[2]), &x) && !stat(dirname(copy[3]), &y) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+    for (int i = 0; i < 4; i++) free(copy[i]);
+    return same;
+}
+
+/* Whether a path is the place of OUT, with an empty last entry, or of another file that a run writes and removes. */
+static bool is_of_run(const char *path, const char *out, const char *const *ends, size_t n)
+{
+    ek_buf own = {0};
+    bool same = false;
+    for (size_t i = 0; i < n && !same; i++) {
+        ek_buf_clear(&own);
+        ek_buf_fmt(&own, "%s%s", out, ends[i]);
+        same = same_place(path, ek_buf_text(&own));
+    }
+    ek_buf_fini(&own);
+    return same;
+}
+
+/* The copy of the errors must be possible at the end, which may be hours later. */
+static ek_err check_folder(const char *path)
+{
+    struct stat st;
+    if (!stat(path, &st) && S_ISDIR(st.st_mode)) return ek_fail(EK_EINVAL, "--errors %s is a folder", path);
+    char *copy = ek_strdup(path);
+    const bool can = !access(dirname(copy), W_OK | X_OK);
+    const int why = errno;
+    free(copy);
+    return can ? EK_OK : ek_fail(EK_EIO, "--errors %s: %s", path, strerror(why));
+}
+
+ek_err ek_batch_check_names(const char *in, const ek_batch_opts *o)
+{
+    static const char *const ends[] = {".part", ".tmp", ".run.json", ""};
+    enum { ALL = sizeof ends / sizeof *ends };
+    if (is_of_run(in, o->out, ends, ALL - 1))
+        return ek_fail(EK_EINVAL, "%s would be overwritten on the way to %s; name another result", in, o->out);
     if (!o->errors) return EK_OK;
-    if (!strcmp(o->errors, o->out)) return ek_fail(EK_EINVAL, "--errors %s is the result's own file", o->errors);
-    if (!stat(o->errors, &a) && !fstat(in->fd, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        return ek_fail(EK_EINVAL, "--errors %s is the input", o->errors);
-    return EK_OK;
+    if (same_place(o->errors, in)) return ek_fail(EK_EINVAL, "--errors %s is the input", o->errors);
+    if (is_of_run(o->errors, o->out, ends, ALL))
+        return ek_fail(EK_EINVAL, "--errors %s is the result's own file", o->errors);
+    if (is_of_run(in, o->errors, &ends[1], 1))
+        return ek_fail(EK_EINVAL, "%s would be overwritten on the way to --errors %s", in, o->errors);
+    return check_folder(o->errors);
 }
 
 ek_err ek_batch_run(ek_batch_result *result, const ek_batch_opts *o, const ek_batch_input *in, ek_batch_part *part,
@@ -165,9 +211,7 @@ ek_err ek_batch_run(ek_batch_result *result, const ek_batch_opts *o, const ek_ba
     ek_batch_head(&head, &a);
     *result = (ek_batch_result){0};
     ek_err err;
-    if ((err = check_errors(o, in))) {
-        /* nothing is begun */
-    } else if (ek_batch_part_ended(part)) {
+    if (ek_batch_part_ended(part)) {
         err = look(&r, &head, result);
     } else {
         err = ek_batch_part_begin(part, &head, r.n);

@@ -93,8 +93,9 @@ static ek_err run(ek_batch_result *r, const char *in, const char *out, const how
     const ek_batch_watch watch = {.stop = h->stops ? stop_at_once : NULL};
     ek_buf_str(&f.base.identity, "{\"context\":8}");
     assert_int_equal(ek_batch_input_open(&input, path_in(folder, in), true), EK_OK);
-    assert_int_equal(ek_batch_part_open(&part, o.out), EK_OK);
-    const ek_err err = ek_batch_run(r, &o, &input, part, &f.base, &watch);
+    ek_err err = ek_batch_check_names(input.path, &o);
+    if (!err) err = ek_batch_part_open(&part, o.out);
+    if (!err) err = ek_batch_run(r, &o, &input, part, &f.base, &watch);
     if (has_lines) *has_lines = ek_batch_part_count(part);
     close_fake(&f);
     ek_batch_part_close(part);
@@ -135,6 +136,39 @@ static void the_copy_of_errors_takes_no_ones_place(void **state)
     assert_int_not_equal(access(path_in(folder, "safe.part"), F_OK), 0); /* nothing was begun */
     assert_int_equal(run(&r, "in", "safe", &(how){.errors = path_in(folder, "errors")}, NULL), EK_OK);
     assert_true(has("errors", "invalid_line"));
+    for (const char *const *end = (const char *const[]){"", ".part", ".tmp", ".run.json", NULL}; *end; end++) {
+        char name[64];
+        snprintf(name, sizeof name, "./new%s", *end); /* none exists yet */
+        assert_int_equal(run(&r, "in", "new", &(how){.errors = path_in(folder, name)}, NULL), EK_EINVAL);
+        assert_non_null(strstr(ek_err_text(), "is the result's own file"));
+    }
+    assert_int_equal(run(&r, "in", "new", &(how){.errors = folder}, NULL), EK_EINVAL);
+    assert_int_equal(run(&r, "in", "new", &(how){.errors = path_in(folder, "none/errors")}, NULL), EK_EIO);
+    assert_int_not_equal(access(path_in(folder, "new.part"), F_OK), 0);
+}
+
+static void a_file_that_is_no_part_of_a_run_is_kept(void **state)
+{
+    static const char *const input[] = {"x.part", "x.tmp", "x.run.json"};
+    ek_batch_result r;
+    (void)state;
+    for (size_t i = 0; i < sizeof input / sizeof *input; i++) {
+        put(input[i], REQUEST("a"));
+        assert_int_equal(run(&r, input[i], "x", &(how){0}, NULL), EK_EINVAL);
+        assert_true(has(input[i], REQUEST("a")));
+    }
+    put("in", REQUEST("a"));
+    put("e.tmp", REQUEST("a"));
+    assert_int_equal(run(&r, "e.tmp", "y", &(how){.errors = path_in(folder, "e")}, NULL), EK_EINVAL);
+    const char *const shard = path_in(folder, "merged.tmp");
+    assert_int_equal(ek_batch_merge(&r, path_in(folder, "merged"), &shard, 1), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "would be overwritten"));
+    put("foreign.part", "a film, half of it fetched");
+    assert_int_equal(run(&r, "in", "foreign", &(how){0}, NULL), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "it is no unfinished result"));
+    assert_true(has("foreign.part", "a film"));
+    put("torn.part", "\377\377\377\377\377\377\377\377\7"); /* a killed process left a part of a head */
+    assert_int_equal(run(&r, "in", "torn", &(how){0}, NULL), EK_OK);
 }
 
 static void lines_that_are_no_requests_can_be_stopped(void **state)
@@ -201,6 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_counted_whoever_computed_them),
         cmocka_unit_test(the_copy_of_errors_takes_no_ones_place),
+        cmocka_unit_test(a_file_that_is_no_part_of_a_run_is_kept),
         cmocka_unit_test(lines_that_are_no_requests_can_be_stopped),
         cmocka_unit_test(a_failure_names_its_line),
         cmocka_unit_test(shards_are_spelled_in_one_way),

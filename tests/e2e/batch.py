@@ -431,6 +431,7 @@ def what_cannot_be_is_said_in_one_line():
     batch("nowhere/n", status=1, says="nowhere/n.part")
     batch("n", source="", status=1, says="folder")
     batch("n", "--errors", path("in.jsonl"), status=2, says="in.jsonl is the input")
+    batch("n", "--errors", path("./n.tmp"), status=2, says="n.tmp is the result's own file")
     batch("n", "--shard", "0/3", status=2, says="--shard 0/3")
     batch("n", "--shard", "4/3", status=2, says="--shard 4/3")
     batch("n", "--shard", "x", status=2, says="K/N is needed")

@@ -143,6 +143,7 @@ static int run(const ek_cli *cli, const char *in, ek_batch_opts *o)
     ek_batch_result r;
     computer c = {0};
     ek_err err = ek_batch_input_open(&input, in, true);
+    if (!err) err = ek_batch_check_names(in, o);
     if (!err) err = ek_batch_part_open(&part, o->out);
     if (!err) err = open_computer(&c, cli, cli->has.ctx ? (int)cli->ctx : 0);
     screen s = open_screen();
