@@ -62,11 +62,11 @@ typedef struct ek_server_opts {
     const char *weights_sha256, *tokenizer_sha256; /* with receipt_key: ek_model_sha256 */
     bool no_engine;       /* no reply is computed, and the engine cannot step; a reply that is not stored is a 424 */
     const char *numerics; /* the numerics id; copied. NULL: the model's */
-    ek_fetch_from media_urls;             /* allowed sources of pictures and sounds that requests name by URLs */
-    const struct ek_pdftotext *pdftotext; /* reads PDFs; borrowed; NULL: PDFs are refused */
-    const struct ek_pdftoppm *pdftoppm;   /* draws the pages of PDFs; borrowed; NULL: pages are not drawn */
-    const struct ek_ffmpeg *ffmpeg;       /* reads video files; borrowed; NULL: video files are refused */
-    bool whole_calls;                     /* ek_api_limits.whole_calls */
+    ek_fetch_from media_urls;       /* allowed sources of pictures and sounds that requests name by URLs */
+    const char *pdftotext;          /* reads PDFs; borrowed; NULL: PDFs are refused */
+    const char *pdftoppm;           /* draws the pages of PDFs; borrowed; NULL: pages are not drawn */
+    const struct ek_ffmpeg *ffmpeg; /* reads video files; borrowed; NULL: video files are refused */
+    bool whole_calls;               /* ek_api_limits.whole_calls */
     /* The server shares pages with other replicas. A client may ask it to compute only a prompt, for a reply
      * elsewhere. */
     bool shares;

@@ -44,8 +44,8 @@ struct ek_server {
     ek_fetch_from fetch_from;
     ek_workers *decoders; /* for preparations that wait for external programs; NULL: none */
     const struct ek_ffmpeg *ffmpeg;
-    const struct ek_pdftotext *pdftotext;
-    const struct ek_pdftoppm *pdftoppm;
+    const char *pdftotext;
+    const char *pdftoppm;
     ek_server_limits limits; /* without zeros: defaults are filled in */
     ek_request_memory memory;
     const ek_chat_model *chat; /* borrowed */

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -11,7 +12,6 @@
 #include "base/buf.h"
 #include "media/image.h"
 #include "media/pdf.h"
-#include "media/pdf_pages.h"
 
 /* A file with these lines of text on as many pages. */
 static ek_buf pdf_of(const char *const *lines, int n)
@@ -32,10 +32,10 @@ static ek_buf pdf_of(const char *const *lines, int n)
     return b;
 }
 
-static ek_pdftotext *open_or_skip(void)
+static char *open_or_skip(void)
 {
-    ek_pdftotext *p;
-    const ek_err err = ek_pdftotext_open(&p, NULL);
+    char *p;
+    const ek_err err = ek_pdftotext_find(&p, NULL);
     if (err == EK_ENOTFOUND) skip();
     if (err) fail_msg("%s", ek_err_text());
     return p;
@@ -45,7 +45,7 @@ static void its_text_is_read(void **state)
 {
     (void)state;
     static const char *const lines[] = {"A tiller steers.", "A keel keeps even."};
-    ek_pdftotext *p = open_or_skip();
+    char *p = open_or_skip();
     ek_buf file = pdf_of(lines, 2), out = {0};
     ek_buf_str(&out, "before:");
     if (ek_pdf_read(p, &out, file.data, file.len)) fail_msg("%s", ek_err_text());
@@ -54,14 +54,14 @@ static void its_text_is_read(void **state)
     assert_non_null(second);
     ek_buf_fini(&out);
     ek_buf_fini(&file);
-    ek_pdftotext_close(p);
+    free(p);
 }
 
 static void what_is_no_text_is_said(void **state)
 {
     (void)state;
     static const char *const none[] = {""};
-    ek_pdftotext *p = open_or_skip();
+    char *p = open_or_skip();
     ek_buf file = pdf_of(none, 1), out = {0};
     assert_int_equal(ek_pdf_read(p, &out, file.data, file.len), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "without text"));
@@ -71,20 +71,20 @@ static void what_is_no_text_is_said(void **state)
     assert_int_equal(out.len, 0);
     ek_buf_fini(&file);
     ek_buf_fini(&out);
-    ek_pdftotext_close(p);
+    free(p);
 }
 
 static void a_program_that_is_none_is_refused(void **state)
 {
     (void)state;
-    ek_pdftotext *p;
-    assert_int_equal(ek_pdftotext_open(&p, "/nothing/pdftotext"), EK_ENOTFOUND);
+    char *p;
+    assert_int_equal(ek_pdftotext_find(&p, "/nothing/pdftotext"), EK_ENOTFOUND);
     assert_null(p);
-    ek_pdftoppm *q;
-    assert_int_equal(ek_pdftoppm_open(&q, "/nothing/pdftoppm"), EK_ENOTFOUND);
-    assert_int_equal(ek_pdftoppm_open(&q, "/usr/bin/env"), EK_EIO);
+    char *q;
+    assert_int_equal(ek_pdftoppm_find(&q, "/nothing/pdftoppm"), EK_ENOTFOUND);
+    assert_int_equal(ek_pdftoppm_find(&q, "/usr/bin/env"), EK_EIO);
     assert_null(q);
-    assert_int_equal(ek_pdftotext_open(&p, "/usr/bin/env"), EK_EIO);
+    assert_int_equal(ek_pdftotext_find(&p, "/usr/bin/env"), EK_EIO);
     assert_non_null(strstr(ek_err_text(), "does not run locked up"));
     assert_null(p);
 }
@@ -106,10 +106,10 @@ static ek_err look(void *arg, const void *png, size_t n)
     return EK_OK;
 }
 
-static ek_pdftoppm *open_pages_or_skip(void)
+static char *open_pages_or_skip(void)
 {
-    ek_pdftoppm *p;
-    const ek_err err = ek_pdftoppm_open(&p, NULL);
+    char *p;
+    const ek_err err = ek_pdftoppm_find(&p, NULL);
     if (err == EK_ENOTFOUND) skip();
     if (err) fail_msg("%s", ek_err_text());
     return p;
@@ -120,7 +120,7 @@ static void pages_are_drawn(void **state)
 {
     (void)state;
     static const char *const lines[] = {"A tiller steers.", "", "A keel keeps even, and a rudder turns."};
-    ek_pdftoppm *p = open_pages_or_skip();
+    char *p = open_pages_or_skip();
     ek_buf file = pdf_of(lines, 3);
     drawn d = {0};
     if (ek_pdf_pages(p, file.data, file.len, 3, look, &d)) fail_msg("%s", ek_err_text());
@@ -137,7 +137,7 @@ static void pages_are_drawn(void **state)
     assert_int_equal(ek_pdf_pages(p, "text", 4, 9, look, &d), EK_EPARSE);
     assert_int_equal(d.n, 0);
     ek_buf_fini(&file);
-    ek_pdftoppm_close(p);
+    free(p);
 }
 
 /* Pages that say that they are as large as a field, or as thin as a hair. */
@@ -145,7 +145,7 @@ static void a_page_of_any_size_is_bounded(void **state)
 {
     (void)state;
     static const char *const boxes[] = {"0 0 9999999 9999999", "0 0 90000 1", "0 0 0.01 0.01"};
-    ek_pdftoppm *p = open_pages_or_skip();
+    char *p = open_pages_or_skip();
     for (int i = 0; i < 3; i++) {
         ek_buf b = {0};
         drawn d = {0};
@@ -159,7 +159,7 @@ static void a_page_of_any_size_is_bounded(void **state)
         else assert_true(d.n == 1 && d.width <= EK_PDF_PAGE_SIDE && d.height <= EK_PDF_PAGE_SIDE);
         ek_buf_fini(&b);
     }
-    ek_pdftoppm_close(p);
+    free(p);
 }
 
 int main(void)

@@ -49,7 +49,7 @@ static host open_host(ek_response_store *store, size_t max_beside, bool here)
                              .responses = store,
                              .fetch = fetch,
                              .ffmpeg = (const struct ek_ffmpeg *)(const void *)&a_program,
-                             .pdftotext = (const struct ek_pdftotext *)(const void *)&a_program}};
+                             .pdftotext = "pdftotext"}};
 }
 
 static ek_err read_body(host *h, ek_api_request *r, const ek_dialect *d, const char *body)

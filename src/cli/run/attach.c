@@ -71,7 +71,7 @@ static ek_err keep_page(void *arg, const void *png, size_t n)
 
 static ek_err draw_pages(ek_dialogue *d, pages *p, const ek_buf *pdf)
 {
-    if (!d->pdftoppm) EK_TRY(ek_pdftoppm_open(&d->pdftoppm, ek_cli_program(d->cli->pdftoppm)));
+    if (!d->pdftoppm) EK_TRY(ek_pdftoppm_find(&d->pdftoppm, ek_cli_program(d->cli->pdftoppm)));
     return ek_pdf_pages(d->pdftoppm, ek_buf_text(pdf), pdf->len, EK_PDF_PAGES, keep_page, p);
 }
 

@@ -115,7 +115,7 @@ void ek_dialogue_close(ek_dialogue *d)
 {
     ek_opened_close(&d->m);
     ek_ffmpeg_close(d->ffmpeg);
-    ek_pdftoppm_close(d->pdftoppm);
+    free(d->pdftoppm);
     ek_conversation_fini(&d->history);
     ek_message_fini(&d->next);
     json_decref(d->tools);

@@ -5,7 +5,6 @@
 #include "chat/conversation.h"
 #include "chat/prompt.h"
 #include "cli/frame/open.h"
-#include "media/pdf_pages.h"
 #include "media/video/video.h"
 
 /* The style of answers. */
@@ -27,12 +26,12 @@ typedef struct ek_dialogue {
     const ek_cli *cli;
     ek_opened m;
     ek_conversation history;
-    ek_message next;       /* parts of the user's next message: pictures, sounds and videos */
-    ek_ffmpeg *ffmpeg;     /* owned; reads videos; NULL: videos are refused */
-    ek_pdftoppm *pdftoppm; /* owned; draws pages of PDFs; NULL: until the first PDF */
-    json_t *tools;         /* owned; NULL: none */
-    char *system;          /* owned; the system message; NULL: none */
-    char *model;           /* owned; the name of a model chosen since the start; NULL: none */
+    ek_message next;   /* parts of the user's next message: pictures, sounds and videos */
+    ek_ffmpeg *ffmpeg; /* owned; reads videos; NULL: videos are refused */
+    char *pdftoppm;    /* owned path; draws pages of PDFs; NULL: until the first PDF */
+    json_t *tools;     /* owned; NULL: none */
+    char *system;      /* owned; the system message; NULL: none */
+    char *model;       /* owned; the name of a model chosen since the start; NULL: none */
     bool think;
     ek_look look;
     ek_buf thought; /* the latest thought */

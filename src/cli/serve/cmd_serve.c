@@ -20,7 +20,6 @@
 #include "serve/events/events.h"
 #include "hub/name.h"
 #include "media/pdf.h"
-#include "media/pdf_pages.h"
 #include "model/weights/digest.h"
 #include "receipts/key.h"
 #include "serve/api/model_card.h"
@@ -253,8 +252,7 @@ static ek_err digest(void *arg, char out[EK_MODEL_DIGEST])
 /* Programs that read files in requests; NULL: not wanted. */
 typedef struct readers {
     ek_ffmpeg *ffmpeg;
-    ek_pdftotext *pdftotext;
-    ek_pdftoppm *pdftoppm;
+    char *pdftotext, *pdftoppm; /* owned paths */
 } readers;
 
 /* bound: is taken over by the server, or closed. */
@@ -377,20 +375,20 @@ static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
 static void close_readers(readers *r)
 {
     ek_ffmpeg_close(r->ffmpeg);
-    ek_pdftotext_close(r->pdftotext);
-    ek_pdftoppm_close(r->pdftoppm);
+    free(r->pdftotext);
+    free(r->pdftoppm);
 }
 
 static ek_err open_readers(readers *r, const ek_cli *cli)
 {
     ek_err err = open_ffmpeg(&r->ffmpeg, cli);
     if (err) return err;
-    if (cli->pdftotext) err = ek_pdftotext_open(&r->pdftotext, ek_cli_program(cli->pdftotext));
+    if (cli->pdftotext) err = ek_pdftotext_find(&r->pdftotext, ek_cli_program(cli->pdftotext));
     if (err) return ek_fail_in(err, "--pdftotext");
-    if (cli->pdftoppm) err = ek_pdftoppm_open(&r->pdftoppm, ek_cli_program(cli->pdftoppm));
+    if (cli->pdftoppm) err = ek_pdftoppm_find(&r->pdftoppm, ek_cli_program(cli->pdftoppm));
     if (err) return ek_fail_in(err, "--pdftoppm");
-    if (r->pdftotext) ek_log(EK_LOG_DEBUG, "PDFs are read with %s", ek_pdftotext_text(r->pdftotext));
-    if (r->pdftoppm) ek_log(EK_LOG_DEBUG, "pages of PDFs are drawn with %s", ek_pdftoppm_text(r->pdftoppm));
+    if (r->pdftotext) ek_log(EK_LOG_DEBUG, "PDFs are read with %s", r->pdftotext);
+    if (r->pdftoppm) ek_log(EK_LOG_DEBUG, "pages of PDFs are drawn with %s", r->pdftoppm);
     return EK_OK;
 }
 

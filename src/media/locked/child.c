@@ -10,9 +10,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #ifdef __linux__
 #include <sys/syscall.h>
 #elif defined(__APPLE__)
@@ -342,4 +345,34 @@ ek_err ek_child_file(int *out, const void *bytes, size_t n, const char *what)
     ek_err err = ek_fail(EK_ENOMEM, "the system has no memory for %s of %zu bytes now: %s", what, n, strerror(errno));
     if (fd >= 0) close(fd);
     return err;
+}
+
+static bool is_program(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
+}
+
+ek_err ek_child_find(char **out, const char *name, const char *package, const char *path)
+{
+    static const char *const folders[] = {"/usr/bin", "/usr/local/bin"};
+    char usual[64];
+    for (int i = 0; !path && i < 2; i++) {
+        snprintf(usual, sizeof usual, "%s/%s", folders[i], name);
+        if (is_program(usual)) path = usual;
+    }
+    if (!path)
+        return ek_fail(EK_ENOTFOUND, "there is no %s in /usr/bin or /usr/local/bin: install %s, or name it", name,
+                       package);
+    if (!is_program(path)) return ek_fail(EK_ENOTFOUND, "%s is no program", path);
+    *out = realpath(path, NULL);
+    return *out ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+}
+
+const char *ek_child_words(char out[EK_CHILD_WORDS], const char *says)
+{
+    snprintf(out, EK_CHILD_WORDS, "%.*s", (int)strcspn(says, "\n"), says);
+    for (char *p = out; *p; p++)
+        if (*p < ' ' || *p > '~') *p = '?';
+    return out;
 }

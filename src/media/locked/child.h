@@ -42,6 +42,10 @@ typedef struct ek_child_end {
     bool late;  /* its time was over */
 } ek_child_end;
 
+/* Finds the program `name`. *out: its real path, to be freed. path: given by the operator; NULL: /usr/bin or
+ * /usr/local/bin. package: what an operator installs who has none. ENOTFOUND, EIO. */
+ek_err ek_child_find(char **out, const char *name, const char *package, const char *path);
+
 /* Makes a nameless, read-only input file of these bytes; the caller closes it. what: "a video". ENOMEM. */
 ek_err ek_child_file(int *out, const void *bytes, size_t n, const char *what);
 /* EIO: the sandbox or the program failed to start; the sentence has the reason. */
@@ -56,5 +60,9 @@ ek_err ek_child_start_helper(pid_t *pid, const char *program, int in, int out, i
 ek_err ek_child_read(ek_child *c, void *to, size_t max, size_t *n);
 /* Waits for its end and reads the rest of its output; kills it if kill is set, or as above. c is invalid afterwards. */
 ek_child_end ek_child_finish(ek_child *c, bool kill);
+
+/* The first line of a program's words, which quote an untrusted file: bounded and printable. Returns out. */
+enum { EK_CHILD_WORDS = 120 };
+const char *ek_child_words(char out[EK_CHILD_WORDS], const char *says);
 
 #endif

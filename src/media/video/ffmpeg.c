@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -65,14 +64,11 @@ static const char *words_of(const ek_child *c)
 }
 
 /* ffmpeg's last words, which quote an untrusted file: one line, bounded, printable. */
-static const char *call_says(const ek_child *c, char room[120])
+static const char *call_says(const ek_child *c, char room[EK_CHILD_WORDS])
 {
     const char *s = words_of(c), *in = strstr(s, "] "); /* "[mov,mp4,… @ 0x55…] " */
     if (*s == '[' && in && memchr(s, '\n', (size_t)(in - s)) == NULL) s = in + 2;
-    snprintf(room, 120, "%.*s", (int)strcspn(s, "\n"), s);
-    for (char *p = room; *p; p++)
-        if (*p < ' ' || *p > '~') *p = '?';
-    return room;
+    return ek_child_words(room, s);
 }
 
 static ek_err damaged(const ek_container *k, const char *why)
@@ -82,7 +78,7 @@ static ek_err damaged(const ek_container *k, const char *why)
 
 ek_err ek_call_end(ek_child *c, ek_err err, const ek_container *k, bool strict)
 {
-    char words[120];
+    char words[EK_CHILD_WORDS];
     const ek_child_end end = ek_child_finish(c, err != EK_OK);
     if (err == EK_ETIMEOUT || (!err && end.late) || end.signal == SIGXCPU)
         return ek_fail(EK_ETOOLARGE,
@@ -100,23 +96,6 @@ ek_err ek_call_end(ek_child *c, ek_err err, const ek_container *k, bool strict)
 }
 
 /* --- the program --- */
-
-static bool is_program(const char *path)
-{
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
-}
-
-static ek_err find_program(ek_ffmpeg *f, const char *path)
-{
-    static const char *const usual[] = {"/usr/bin/ffmpeg", "/usr/local/bin/ffmpeg"};
-    for (int i = 0; !path && i < 2; i++)
-        if (is_program(usual[i])) path = usual[i];
-    if (!path) return ek_fail(EK_ENOTFOUND, "there is no ffmpeg in /usr/bin or /usr/local/bin: install it, or name it");
-    if (!is_program(path)) return ek_fail(EK_ENOTFOUND, "%s is no program", path);
-    f->path = realpath(path, NULL);
-    return f->path ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
-}
 
 /* Whether ffmpeg's list of protocols has a line with the word. */
 static bool lists(const char *text, const char *word)
@@ -162,7 +141,7 @@ static ek_err try_program(ek_ffmpeg *f)
     f->has_fd = lists(ek_buf_text(&protocols), "fd");
     ek_buf_fini(&protocols);
     if (err) return ek_fail_in(EK_EIO, "%s", f->path);
-    char words[120];
+    char words[EK_CHILD_WORDS];
     if (end.status != 0)
         return ek_fail(EK_EIO, "%s does not run locked up: %s", f->path,
                        *c.says ? call_says(&c, words) : "it says nothing");
@@ -172,7 +151,7 @@ static ek_err try_program(ek_ffmpeg *f)
 ek_err ek_ffmpeg_open(ek_ffmpeg **out, const char *path)
 {
     ek_ffmpeg *f = ek_alloc(sizeof *f);
-    ek_err err = find_program(f, path);
+    ek_err err = ek_child_find(&f->path, "ffmpeg", "ffmpeg", path);
     if (!err) err = try_program(f);
     if (err) {
         ek_ffmpeg_close(f);

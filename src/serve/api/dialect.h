@@ -100,9 +100,9 @@ typedef struct ek_api_limits {
     /* Appends the bytes of an http(s) URL. *here false, and nothing appended: the URL has to be fetched first. EINVAL
      * with the reason. NULL: nothing is fetched. */
     ek_err (*fetch)(void *arg, const char *url, size_t n, ek_buf *out, bool *here);
-    const struct ek_pdftotext *pdftotext; /* reads the text of PDFs; NULL: no text is read */
-    const struct ek_pdftoppm *pdftoppm;   /* draws pages of PDFs; NULL: no pages are drawn */
-    bool pdf_pages;                       /* this request takes PDFs as pictures of their pages (evenkeel.pdf) */
+    const char *pdftotext; /* reads the text of PDFs; NULL: no text is read */
+    const char *pdftoppm;  /* draws pages of PDFs; NULL: no pages are drawn */
+    bool pdf_pages;        /* this request takes PDFs as pictures of their pages (evenkeel.pdf) */
     /* Reads video files; NULL: none are read. */
     const struct ek_ffmpeg *ffmpeg;
     void *count_arg;           /* arg of all these functions */

@@ -1,5 +1,5 @@
 /* PDFs of requests that ask for pictures of their pages. */
-#include "media/pdf_pages.h"
+#include "media/pdf.h"
 
 #include <stdio.h>
 #include <string.h>
