@@ -208,7 +208,7 @@ static ek_err open_output(job *j)
     for (int i = 0; i < N_TEXTS; i++)
         if (j->text[i].text.len) name[n++] = j->text[i].name;
     if (j->form != EK_FORM_GGUF && j->tokenizer.json) name[n++] = "tokenizer.json";
-    ek_err err = ek_outdir_open(&j->to, j->o->to, j->form != EK_FORM_GGUF, j->o->force, name, n);
+    ek_err err = ek_outdir_open(&j->to, j->o->to, j->o->from, j->form != EK_FORM_GGUF, j->o->force, name, n);
     free(name);
     return err;
 }

@@ -107,6 +107,41 @@ static ek_err check_free(const ek_outdir *o)
     return EK_OK;
 }
 
+static bool is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The model that is read must not be where the new one is written first. */
+static ek_err check_source(const ek_outdir *o, const char *from)
+{
+    bool same = is_same(from, o->temp);
+    for (int i = 0; i < o->n && !same; i++) same = is_same(from, o->part[i]);
+    return same ? ek_fail(EK_EINVAL, "%s would be overwritten on the way to %s; name another DST", from, o->path)
+                : EK_OK;
+}
+
+/* A killed writer leaves a folder with files of these names alone. */
+static ek_err check_left_over(const char *path)
+{
+    static const char *const ends[] = {".safetensors", ".json", ".jinja"};
+    ek_err err = EK_OK;
+    DIR *d = opendir(path);
+    if (!d) return io(path, "cannot be read");
+    for (struct dirent *e; !err && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        const char *end = strrchr(e->d_name, '.');
+        char *file = join(path, "/", e->d_name);
+        bool own = false;
+        for (size_t i = 0; end && i < sizeof ends / sizeof *ends; i++) own |= !strcmp(end, ends[i]) && ek_is_file(file);
+        if (!own) err = ek_fail(EK_EINVAL, "%s is not left over from a conversion: move it, or name another DST", file);
+        free(file);
+    }
+    closedir(d);
+    return err;
+}
+
 static ek_err take_lock(ek_outdir *o)
 {
     if (o->folder && mkdir(o->temp, 0777) != 0 && errno != EEXIST) return io(o->temp, "cannot be made");
@@ -129,7 +164,8 @@ static ek_err open_files(ek_outdir *o)
     return EK_OK;
 }
 
-ek_err ek_outdir_open(ek_outdir **out, const char *path, bool folder, bool force, const char *const *name, int n_files)
+ek_err ek_outdir_open(ek_outdir **out, const char *path, const char *from, bool folder, bool force,
+                      const char *const *name, int n_files)
 {
     ek_outdir *o = ek_alloc(sizeof *o);
     *out = NULL;
@@ -145,7 +181,9 @@ ek_err ek_outdir_open(ek_outdir **out, const char *path, bool folder, bool force
         o->part[i] = folder ? join(o->temp, "/", name[i]) : join(name[i], "", ".part");
     }
     ek_err err = check_free(o);
+    if (!err && from) err = check_source(o, from);
     if (!err) err = take_lock(o);
+    if (!err && folder) err = check_left_over(o->temp);
     if (err) {
         free_all(o);
         return err;

@@ -19,8 +19,10 @@
 typedef struct ek_outdir ek_outdir;
 
 /* Opens n_files files with these names in the folder path, or (folder false) with whole paths. EINVAL if one exists,
- * unless force; EBUSY for a second writer; EIO. A failure leaves nothing behind. */
-ek_err ek_outdir_open(ek_outdir **out, const char *path, bool folder, bool force, const char *const *name, int n_files);
+ * unless force; also if NAME.part is the source (from, may be NULL) or a folder with files that no writer left; EBUSY
+ * for a second writer; EIO. A failure leaves nothing behind. */
+ek_err ek_outdir_open(ek_outdir **out, const char *path, const char *from, bool folder, bool force,
+                      const char *const *name, int n_files);
 /* Checks that the file system has room for bytes: EIO with both numbers. */
 ek_err ek_outdir_room(const ek_outdir *o, double bytes);
 /* Reserves the bytes on disk, if the file system can. */

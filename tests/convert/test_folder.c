@@ -181,7 +181,7 @@ static void a_name_that_is_taken_meanwhile(void **state)
         snprintf(path, sizeof path, "%s/%s", dir, folder ? "model" : "model.gguf");
         snprintf(part, sizeof part, "%s.part", path);
         const char *name[] = {folder ? "config.json" : path};
-        assert_int_equal(ek_outdir_open(&o, path, folder, true, name, 1), EK_OK);
+        assert_int_equal(ek_outdir_open(&o, path, NULL, folder, true, name, 1), EK_OK);
         if (folder) put_text(dir, "model", "mine");
         else assert_int_equal(mkdir(path, 0777), 0);
         assert_int_equal(ek_outdir_commit(o), EK_EINVAL);
