@@ -7,7 +7,6 @@
 #include "decode/decode.h"
 #include "media/limits.h"
 #include "media/mel.h"
-#include "media/split.h"
 
 static float *rows_of(const ek_sound *s)
 {

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "media/limits.h"
-#include "media/video/packets.h"
-#include "media/video/ppm.h"
+#include "media/video/output.h"
 #include "media/video/video.h"
 
 enum { MAX_PIXELS = 1 << 16 };

@@ -1,6 +1,6 @@
 /* The helper program's decoding of an untrusted file, in the calling process: bytes to pixels and samples, by the
- * libraries of each format. Contracts and errors are those of media/image.h, media/resize.h, media/sound.h and
- * media/split.h, which ask the helper. Only the helper and the fuzzers call these. */
+ * libraries of each format. Contracts and errors are those of media/image.h, media/resize.h and media/sound.h,
+ * which ask the helper. Only the helper and the fuzzers call these. */
 #ifndef EK_DECODE_DECODE_H
 #define EK_DECODE_DECODE_H
 

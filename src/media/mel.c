@@ -24,6 +24,35 @@ ek_err ek_sound_tokens(int *out, int samples, ek_sound_kind kind)
     return EK_OK;
 }
 
+int ek_sound_pieces(int samples, ek_sound_kind kind)
+{
+    if (samples < 1) return 0;
+    const int whole = samples / EK_SOUND_MAX_SAMPLES, rest = samples % EK_SOUND_MAX_SAMPLES;
+    return whole + (kind == EK_SOUND_TOWER ? ek_mel_frames(rest) > 0 : rest > 0);
+}
+
+ek_sound ek_sound_piece(const ek_sound *s, int i)
+{
+    const int first = i * EK_SOUND_MAX_SAMPLES, left = s->samples - first;
+    EK_ASSERT(i >= 0 && left > 0);
+    return (ek_sound){left < EK_SOUND_MAX_SAMPLES ? left : EK_SOUND_MAX_SAMPLES, s->v + first};
+}
+
+ek_err ek_sound_tokens_long(int *out, int samples, ek_sound_kind kind)
+{
+    const int pieces = ek_sound_pieces(samples, kind);
+    if (pieces == 0 || samples > EK_SOUND_MAX_SECONDS * EK_SOUND_RATE)
+        return ek_fail(EK_EINVAL, "a sound of %d samples at %d per second; one token's to %d are possible", samples,
+                       EK_SOUND_RATE, EK_SOUND_MAX_SECONDS * EK_SOUND_RATE);
+    *out = 0;
+    for (int i = 0; i < pieces; i++) {
+        int n = 0, left = samples - i * EK_SOUND_MAX_SAMPLES;
+        EK_TRY(ek_sound_tokens(&n, left < EK_SOUND_MAX_SAMPLES ? left : EK_SOUND_MAX_SAMPLES, kind));
+        *out += n;
+    }
+    return EK_OK;
+}
+
 /* Tables that do not depend on the sound. */
 typedef struct tables {
     double window[FRAME];

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/encoding.h"
 #include "media/limits.h"
 #include "media/locked/helper.h"
-#include "media/split.h"
 
 enum { SECONDS = EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE };
 
@@ -95,4 +95,27 @@ void ek_sound_free(ek_sound *s)
 {
     free(s->v);
     *s = (ek_sound){0};
+}
+
+bool ek_sound_wav(ek_buf *out, const float *v, int n)
+{
+    enum { HEAD = 44, FLOAT = 3 };
+    const uint32_t bytes = (uint32_t)n * 4;
+    uint8_t head[HEAD] = "RIFF....WAVEfmt ";
+    if (!ek_buf_reserve(out, HEAD + (size_t)bytes)) return false;
+    ek_put_le(head + 4, HEAD - 8 + bytes, 4);
+    ek_put_le(head + 16, 16, 4), ek_put_le(head + 20, FLOAT, 2), ek_put_le(head + 22, 1, 2);
+    ek_put_le(head + 24, EK_SOUND_RATE, 4), ek_put_le(head + 28, 4 * EK_SOUND_RATE, 4);
+    ek_put_le(head + 32, 4, 2), ek_put_le(head + 34, 32, 2);
+    memcpy(head + 36, "data", 4);
+    ek_put_le(head + 40, bytes, 4);
+    ek_buf_add(out, head, HEAD);
+    for (int i = 0; i < n; i++) {
+        uint8_t p[4];
+        uint32_t u;
+        memcpy(&u, &v[i], sizeof u);
+        ek_put_le(p, u, 4);
+        ek_buf_add(out, p, 4);
+    }
+    return true;
 }

@@ -7,9 +7,11 @@
 #ifndef EK_MEDIA_SOUND_H
 #define EK_MEDIA_SOUND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 
 /* The header's contents. */
@@ -32,6 +34,14 @@ typedef struct ek_sound {
 
 /* Channels are averaged (float32, in ascending order), then resampled. Integers of b bits are divided by 2^(b-1). */
 ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n);
+/* As ek_sound_probe and ek_sound_read, up to EK_SOUND_MAX_SECONDS. */
+ek_err ek_sound_probe_long(ek_sound_info *out, const void *bytes, size_t n);
+ek_err ek_sound_read_long(ek_sound *out, const void *bytes, size_t n);
+
 void ek_sound_free(ek_sound *s); /* also of a zeroed one */
+
+/* Appends a WAV file of n samples of 16 kHz, float32, to out. Reading the file gives the same samples. False: no
+ * memory. */
+bool ek_sound_wav(ek_buf *out, const float *v, int n);
 
 #endif

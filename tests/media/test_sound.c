@@ -15,7 +15,6 @@
 #include "media/limits.h"
 #include "media/mel.h"
 #include "media/real.h"
-#include "media/split.h"
 
 static void put_number(ek_buf *to, double v, unsigned codec, unsigned bits)
 {

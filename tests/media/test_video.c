@@ -21,8 +21,7 @@
 #include "draw.h"
 #include "make_video.h"
 #include "media/limits.h"
-#include "media/video/packets.h"
-#include "media/video/ppm.h"
+#include "media/video/output.h"
 #include "media/video/video.h"
 
 static ek_ffmpeg *ffmpeg;

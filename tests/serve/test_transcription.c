@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "media/limits.h"
-#include "media/split.h"
+#include "media/mel.h"
 #include "serve/api/dialect.h"
 #include "serve/openai/openai_transcription.h"
 #include "text/json/json.h"

@@ -11,8 +11,8 @@
 #include "base/machine/peak.h"
 #include "cli/frame/open.h"
 #include "cli/media/media.h"
-#include "media/budget.h"
 #include "media/limits.h"
+#include "media/picture.h"
 
 typedef struct bed {
     ek_cli_towers t;

@@ -5,9 +5,9 @@
 #include "base/buf.h"
 #include "cli/frame/cli.h"
 #include "gpu/tower/towers.h"
+#include "media/mel.h"
 #include "media/part/part.h"
 #include "media/picture.h"
-#include "media/split.h"
 #include "model/tower/tower.h"
 
 /* From --image-tokens, --resize and --alpha. */

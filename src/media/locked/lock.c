@@ -198,6 +198,29 @@ static void add(program *p, struct sock_filter f)
     p->at[p->n++] = f;
 }
 
+/* Begins a filter that kills calls of another architecture, whose numbers are others, and allows n calls. */
+static program begin_filter(const uint16_t *calls, size_t n)
+{
+    program p = {.n = 0};
+    add(&p, LOAD(offsetof(struct seccomp_data, arch)));
+    add(&p, IF_EQ(THIS_MACHINE, 1, 0));
+    add(&p, RETURN(SECCOMP_RET_KILL_PROCESS));
+    add(&p, LOAD(NUMBER));
+    for (size_t i = 0; i < n; i++) {
+        add(&p, IF_EQ(calls[i], 0, 1));
+        add(&p, RETURN(SECCOMP_RET_ALLOW));
+    }
+    return p;
+}
+
+/* All other calls get the error. */
+static bool apply_filter(program *p, unsigned error)
+{
+    add(p, RETURN(ERROR(error)));
+    const struct sock_fprog filter = {.len = p->n, .filter = p->at};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+}
+
 /* Allows the call `nr` if none of `bits` is set in its argument i; otherwise the call gets the error. */
 static void allow_without(program *p, unsigned nr, unsigned i, unsigned bits, unsigned error)
 {
@@ -240,15 +263,7 @@ static void allow_threads(program *p)
 static bool lock_calls(void)
 {
     const unsigned writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
-    program p = {.n = 0};
-    add(&p, LOAD(offsetof(struct seccomp_data, arch)));
-    add(&p, IF_EQ(THIS_MACHINE, 1, 0));
-    add(&p, RETURN(SECCOMP_RET_KILL_PROCESS)); /* calls of another architecture have other numbers */
-    add(&p, LOAD(NUMBER));
-    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
-        add(&p, IF_EQ(allowed[i], 0, 1));
-        add(&p, RETURN(SECCOMP_RET_ALLOW));
-    }
+    program p = begin_filter(allowed, sizeof allowed / sizeof *allowed);
     allow_without(&p, SYS_openat, 2, writes, EACCES);
     allow_where(&p, SYS_prctl, 0, PR_SET_NAME, EPERM);
     /* prlimit64 may only read the process's own limits. */
@@ -273,9 +288,7 @@ static bool lock_calls(void)
     allow_without(&p, SYS_open, 1, writes, EACCES);
 #endif
     allow_threads(&p);
-    add(&p, RETURN(ERROR(ENOSYS)));
-    const struct sock_fprog filter = {.len = p.n, .filter = p.at};
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+    return apply_filter(&p, ENOSYS);
 }
 
 /* --- all limits together --- */
@@ -293,9 +306,9 @@ static bool limit(int what, rlim_t soft, rlim_t hard)
 
 static bool lock_resources(const ek_lock *l)
 {
-    return limit(RLIMIT_CPU, (rlim_t)l->cpu_seconds, (rlim_t)l->cpu_seconds + 1) &&
-           limit(RLIMIT_AS, (rlim_t)l->memory, (rlim_t)l->memory) && limit(RLIMIT_CORE, 0, 0) &&
-           limit(RLIMIT_FSIZE, 0, 0) && limit(RLIMIT_NOFILE, 32, 32);
+    const bool own = l->helper || (limit(RLIMIT_CPU, (rlim_t)l->cpu_seconds, (rlim_t)l->cpu_seconds + 1) &&
+                                   limit(RLIMIT_AS, (rlim_t)l->memory, (rlim_t)l->memory));
+    return own && limit(RLIMIT_CORE, 0, 0) && limit(RLIMIT_FSIZE, 0, 0) && limit(RLIMIT_NOFILE, 32, 32);
 }
 
 /* Turns root into nobody. Uses system calls, because the C library's setuid changes all threads, and these still belong
@@ -327,24 +340,13 @@ static bool lock_life(const ek_lock *l)
     return getppid() == l->parent;
 }
 
-static bool lock_helper(void)
-{
-    return limit(RLIMIT_CORE, 0, 0) && limit(RLIMIT_FSIZE, 0, 0) && limit(RLIMIT_NOFILE, 32, 32);
-}
-
 const char *ek_lock_apply(const ek_lock *l)
 {
-    if (l->helper) {
-        if (!lock_helper()) return "limits of its resources";
-        if (!lock_rights()) return "its rights";
-        return l->landlock > 0 && !lock_files(l) ? "Landlock" : NULL;
-    }
     if (!lock_resources(l)) return "limits of its resources";
     if (!lock_rights()) return "its rights";
-    if (!lock_life(l)) return "its parent's life";
+    if (!l->helper && !lock_life(l)) return "its parent's life";
     if (l->landlock > 0 && !lock_files(l)) return "Landlock";
-    if (!lock_calls()) return "seccomp";
-    return NULL;
+    return l->helper || lock_calls() ? NULL : "seccomp";
 }
 
 /* --- the process that decodes one file --- */
@@ -388,21 +390,11 @@ static const uint16_t allowed_decoder[] = {
 
 static bool lock_calls_decoder(void)
 {
-    program p = {.n = 0};
-    add(&p, LOAD(offsetof(struct seccomp_data, arch)));
-    add(&p, IF_EQ(THIS_MACHINE, 1, 0));
-    add(&p, RETURN(SECCOMP_RET_KILL_PROCESS));
-    add(&p, LOAD(NUMBER));
-    for (size_t i = 0; i < sizeof allowed_decoder / sizeof *allowed_decoder; i++) {
-        add(&p, IF_EQ(allowed_decoder[i], 0, 1));
-        add(&p, RETURN(SECCOMP_RET_ALLOW));
-    }
+    program p = begin_filter(allowed_decoder, sizeof allowed_decoder / sizeof *allowed_decoder);
     allow_without(&p, SYS_mmap, 2, PROT_EXEC, EACCES);
     allow_without(&p, SYS_mprotect, 2, PROT_EXEC, EACCES);
     allow_threads(&p);
-    add(&p, RETURN(ERROR(EPERM)));
-    const struct sock_fprog filter = {.len = p.n, .filter = p.at};
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+    return apply_filter(&p, EPERM);
 }
 
 const char *ek_lock_decoder(pid_t parent, size_t memory, unsigned cpu_ms)

@@ -1,10 +1,18 @@
-/* The operator's ffmpeg, and a run of it over one file. Inside src/media/video. */
+/* The kind of a video file, the operator's ffmpeg, and a run of it over one file. Inside src/media/video. */
 #ifndef EK_MEDIA_VIDEO_FFMPEG_H
 #define EK_MEDIA_VIDEO_FFMPEG_H
 
 #include "media/locked/child.h"
-#include "media/video/container.h"
 #include "media/video/video.h"
+
+/* The kind of a file, by its first bytes. */
+typedef struct ek_container {
+    const char *name, *reader; /* our name; ffmpeg's name of its reader */
+    const char *type;          /* as in data: URLs */
+} ek_container;
+
+/* EINVAL for an unknown kind; ETOOLARGE beyond the limit of bytes. */
+ek_err ek_container_check(const ek_container **out, const uint8_t *p, size_t n);
 
 struct ek_ffmpeg {
     char *path;

@@ -17,8 +17,7 @@
 #include "base/buf.h"
 #include "media/limits.h"
 #include "media/video/ffmpeg.h"
-#include "media/video/packets.h"
-#include "media/video/ppm.h"
+#include "media/video/output.h"
 
 enum { PIECE = 64 << 10 };
 

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/hash/hash.h"
 #include "base/hash/rng.h"
-#include "media/budget.h"
+#include "media/picture.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "media/limits.h"
-#include "media/split.h"
+#include "media/mel.h"
 #include "serve/api/field.h"
 #include "serve/api/plan.h"
 #include "serve/http/multipart.h"

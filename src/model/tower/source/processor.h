@@ -7,7 +7,7 @@
 #ifndef EK_MODEL_TOWER_PROCESSOR_H
 #define EK_MODEL_TOWER_PROCESSOR_H
 
-#include "media/budget.h"
+#include "media/picture.h"
 
 typedef struct ek_processor {
     int image_tokens, frame_tokens; /* maximum soft tokens (max_soft_tokens), for which ek_budget_known is true */
