@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "capi/inside.h"
 #include "capi/state.h"
-#include "chat/record.h"
+#include "chat/turn.h"
 
 typedef struct generate {
     capi_request base;

@@ -71,11 +71,7 @@ void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn
 void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logprobs *probs);
 void ek_turn_keep_end(ek_turn *t, ek_finish finish);
 void ek_turn_take_resumed(ek_turn *t, const ek_turn_resumed *r); /* turn.c */
-int ek_turn_limit(const ek_turn *t);                             /* maximum tokens of the reply; below 1: none fit */
-ek_finish ek_turn_finish_at(const ek_turn *t, int i, int32_t token); /* the end that stored token i causes, or NONE */
-void ek_turn_go_on_behind(ek_turn *t, int n);                        /* continues after the record's first n tokens */
-/* In turn_flight.c: at submission, whether another turn computes this reply; its tokens then come by news with wakes.
- */
+/* At submission, whether another turn computes this reply; its tokens then come by news with wakes. */
 bool ek_turn_share(ek_turn *t, const ek_turn_prompt *prompt);
 void ek_turn_unfollow(ek_turn *t);
 void ek_turn_keep_prompt(ek_turn *t, const ek_turn_prompt *p); /* turn_submit.c: for another submission */

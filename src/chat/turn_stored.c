@@ -1,4 +1,5 @@
-/* The part of a turn's reply that comes from the store of replies, and the data that the turn stores. */
+/* The part of a turn's reply that comes from the store of replies or from another turn, and the data that the turn
+ * stores. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,13 +58,15 @@ static bool is_stop(const ek_turn *t, int32_t token)
     return !t->opts.ignore_eos && ek_replies_is_stop(t->stored.replies, token);
 }
 
-ek_finish ek_turn_finish_at(const ek_turn *t, int i, int32_t token)
+/* The end that stored token i causes, or NONE. */
+static ek_finish finish_at(const ek_turn *t, int i, int32_t token)
 {
     if (is_stop(t, token)) return EK_FINISH_STOP;
     return i + 1 == t->limit ? EK_FINISH_LENGTH : EK_FINISH_NONE;
 }
 
-int ek_turn_limit(const ek_turn *t)
+/* Maximum tokens of the reply; below 1: none fit. */
+static int limit_of(const ek_turn *t)
 {
     const int room = t->stored.ctx_tokens - t->n_prompt;
     return t->opts.max_tokens < room ? t->opts.max_tokens : room;
@@ -71,7 +74,7 @@ int ek_turn_limit(const ek_turn *t)
 
 static ek_turn_news news_at(const ek_turn *t, int i, int32_t token)
 {
-    return (ek_turn_news){.token = token, .n_prompt = t->n_prompt, .finish = ek_turn_finish_at(t, i, token)};
+    return (ek_turn_news){.token = token, .n_prompt = t->n_prompt, .finish = finish_at(t, i, token)};
 }
 
 static ek_turn_news news_of(const ek_turn *t, int i)
@@ -119,7 +122,8 @@ static void read_again(ek_turn *t, int n)
     free(tokens);
 }
 
-void ek_turn_go_on_behind(ek_turn *t, int n)
+/* Continues after the record's first n tokens. */
+static void go_on_behind(ek_turn *t, int n)
 {
     ek_mask mask = ek_bounds_mask(&t->bounds);
     t->n_stored = n;
@@ -133,7 +137,7 @@ static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *o
     const int n = ek_reply_record_tokens(found);
     /* No record has roots of rows. */
     const int complete = opts->receipt ? 0 : opts->logprobs ? ek_reply_record_n_probs(found) : n;
-    t->limit = ek_turn_limit(t);
+    t->limit = limit_of(t);
     if (t->limit < 1) return; /* the engine reports the error */
     int end = ends_by_tokens(t);
     if (!end || complete < end) {
@@ -143,7 +147,7 @@ static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *o
     const bool lacks = complete < (end ? end : n);
     t->outcome = lacks || !end ? EK_REPLY_PART : EK_REPLY_HIT;
     if (lacks) read_again(t, end ? end : n);
-    else if (!end) ek_turn_go_on_behind(t, n);
+    else if (!end) go_on_behind(t, n);
     else t->n_stored = end;
 }
 
@@ -248,4 +252,82 @@ void ek_turn_keep_end(ek_turn *t, ek_finish finish)
     pthread_mutex_unlock(&t->keeping);
     if (r) ek_replies_put(t->stored.replies, t->stored.owner, r);
     if (flight) ek_flight_land(flight); /* after the store, so that a later turn finds the reply there */
+}
+
+/* --- a reply that another turn computes (ek_flight): this one takes its tokens as they arrive, and computes the rest
+ * itself if the other turn ends earlier --- */
+
+/* Runs on the leader's engine thread, so it only sends news. */
+static void wake(void *arg)
+{
+    const ek_turn *t = arg;
+    const ek_turn_news news = {.user = t->user, .token = -1, .wakes = true, .n_prompt = t->n_prompt};
+    t->post(t->post_arg, &news);
+}
+
+static bool may_share(const ek_turn *t)
+{
+    const ek_turn_opts *o = &t->opts;
+    return t->outcome == EK_REPLY_MISS && t->stored.keep && !t->stored.found && o->min_cached <= 0 && !o->receipt &&
+           !o->publish && !t->shared_once;
+}
+
+bool ek_turn_share(ek_turn *t, const ek_turn_prompt *prompt)
+{
+    bool leads;
+    if (!may_share(t)) return false;
+    t->shared_once = true;
+    t->follower = (ek_flight_follower){.wake = wake, .arg = t};
+    t->limit = limit_of(t);
+    if (t->limit < 1) return false; /* the engine reports the error */
+    ek_flight *f = ek_flight_join(ek_replies_flights(t->stored.replies), &t->stored.key, t->opts.logprobs, &t->follower,
+                                  &leads);
+    if (!f) return false;
+    if (leads) {
+        t->leading = f;
+        return false;
+    }
+    t->following = f;
+    t->outcome = EK_REPLY_PART;
+    ek_turn_keep_prompt(t, prompt);
+    return true;
+}
+
+void ek_turn_unfollow(ek_turn *t)
+{
+    if (!t->following) return;
+    ek_flight_leave(t->following, &t->follower);
+    t->following = NULL;
+}
+
+/* Whether the turn's own end is among the present tokens. */
+static bool ends_there(const ek_turn *t)
+{
+    int32_t token;
+    uint64_t row;
+    for (int i = t->n_out; ek_flight_get(t->following, i, &token, &row, NULL); i++)
+        if (finish_at(t, i, token) != EK_FINISH_NONE) return true;
+    return false;
+}
+
+static ek_err take_over(ek_turn *t)
+{
+    ek_reply_record *so_far;
+    ek_flight *f = t->following;
+    if (ek_flight_has_leader(f) || ends_there(t) || !ek_flight_claim(f, &t->follower, &so_far)) return EK_OK;
+    t->following = NULL;
+    t->leading = f;
+    t->stored.found = so_far;
+    go_on_behind(t, so_far ? ek_reply_record_tokens(so_far) : 0);
+    return ek_turn_submit(t, t->engine, &t->prompt, t->post, t->post_arg, t->user);
+}
+
+ek_err ek_turn_awake(ek_turn *t)
+{
+    if (!t->following) {
+        t->follower.pending = false;
+        return EK_OK;
+    }
+    ek_flight_awake(t->following, &t->follower);
+    return t->result.end == EK_END_NONE ? take_over(t) : EK_OK;
 }

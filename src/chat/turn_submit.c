@@ -1,4 +1,4 @@
-/* Submitting a turn to the engine, and its callbacks on the engine's thread. */
+/* Submitting a turn to the engine, the record of its request, and its callbacks on the engine's thread. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,67 @@
 #include "base/alloc.h"
 #include "base/hash/rng.h"
 #include "base/log.h"
-#include "chat/turn.h"
 #include "chat/turn_state.h"
+
+/* --- the record of a request --- */
+
+uint64_t ek_digest_row(uint64_t h, uint64_t row)
+{
+    return ek_hash64(h, &row, sizeof row);
+}
+
+uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens)
+{
+    return ek_hash64(0, tokens, (uint64_t)n_tokens * sizeof *tokens);
+}
+
+void ek_record_begin(ek_record *r, const ek_request_opts *request)
+{
+    if (r->mode == EK_RECORD_NONE) return;
+    r->n_prompt = request->n_tokens - request->n_replied;
+    r->prompt_hash = ek_prompt_hash(request->tokens, r->n_prompt);
+    r->n_parts = request->n_parts;
+    for (int i = 0; i < r->n_parts; i++) {
+        const uint8_t *digest = request->part[i].media->digest;
+        r->prompt_hash = ek_hash64(r->prompt_hash, digest, sizeof request->part[i].media->digest);
+    }
+    if (r->n_parts > 0) r->mode = EK_RECORD_FACTS;
+    r->sampling = request->sampling;
+    r->ignore_eos = request->ignore_eos;
+    r->forced = request->mask != NULL;
+    size_t n_bias = (size_t)request->sampling.n_bias;
+    ek_logit_bias *bias = ek_alloc((n_bias + 1) * sizeof *bias);
+    if (n_bias > 0) memcpy(bias, request->sampling.bias, n_bias * sizeof *bias);
+    r->sampling.bias = bias;
+    if (r->mode == EK_RECORD_TOKENS)
+        for (int i = 0; i < r->n_prompt; i++) ek_ids_add(&r->prompt, request->tokens[i]);
+}
+
+void ek_record_bounds(ek_record *r, const char *form, bool same_form, bool thinking, int max_thinking)
+{
+    if (r->mode != EK_RECORD_TOKENS) return;
+    r->has_bounds = true;
+    r->thinking = thinking;
+    r->max_thinking = max_thinking;
+    r->same_form = same_form;
+    if (form) r->form = ek_strdup(form);
+}
+
+void ek_record_token(ek_record *r, int32_t token)
+{
+    if (r->mode == EK_RECORD_TOKENS) ek_ids_add(&r->reply, token);
+}
+
+void ek_record_fini(ek_record *r)
+{
+    free((void *)(uintptr_t)r->sampling.bias);
+    free(r->form);
+    ek_ids_fini(&r->prompt);
+    ek_ids_fini(&r->reply);
+    *r = (ek_record){0};
+}
+
+/* --- on the engine's thread --- */
 
 /* Runs on the engine's thread. Its pool has no other work between two steps. */
 static void put_root(const ek_turn *t, ek_hash *out, const float *logits)
@@ -86,7 +145,51 @@ static void on_engine_event(void *arg, const ek_event *e)
     t->post(t->post_arg, &news);
 }
 
-/* Also runs on the engine's thread. */
+enum { BEFORE = 6, AFTER = 10 }; /* tokens around the place */
+
+/* Writes tokens [from, to) as a quoted line. Bytes that are not printable ASCII become \xNN, so that different tokens
+ * never look alike. */
+static void quote(ek_buf *out, const ek_tokenizer *t, const int32_t *token, int from, int to)
+{
+    ek_buf_char(out, '"');
+    for (int i = from; i < to; i++) {
+        size_t n;
+        const char *s = ek_tokenizer_bytes(t, token[i], &n);
+        for (size_t k = 0; k < n; k++) {
+            unsigned char c = (unsigned char)s[k];
+            if (c == '\n') ek_buf_str(out, "\\n");
+            else if (c == '"' || c == '\\') ek_buf_fmt(out, "\\%c", c);
+            else if (c < 32 || c > 126) ek_buf_fmt(out, "\\x%02x", c);
+            else ek_buf_char(out, (char)c);
+        }
+    }
+    ek_buf_char(out, '"');
+}
+
+static int at_most(int n, int max)
+{
+    return n < max ? n : max;
+}
+
+void ek_cache_note(ek_buf *out, const ek_chat_model *m, const ek_cache_report *r)
+{
+    ek_buf_fmt(out, "cache: %d of %d prompt tokens cached, %d of them used", r->n_found, r->n_prompt, r->n_used);
+    int here = r->n_found, turns = 0;
+    if (here >= r->n_prompt || !r->other) return;
+    int32_t open = m->marks.id[EK_MARK_TURN_OPEN];
+    for (int i = 0; i <= here; i++) turns += r->tokens[i] == open;
+    int at = here - r->other_first, from = here - at_most(BEFORE, here), back = at_most(at, BEFORE);
+    ek_buf_fmt(out, "; first difference at position %d, message %d: token %d here, %d cached; here ", here, turns,
+               r->tokens[here], r->other[at]);
+    quote(out, m->tokenizer, r->tokens, from, here);
+    ek_buf_str(out, " then ");
+    quote(out, m->tokenizer, r->tokens, here, at_most(here + AFTER, r->n_prompt));
+    ek_buf_str(out, ", cached ");
+    quote(out, m->tokenizer, r->other, at - back, at);
+    ek_buf_str(out, " then ");
+    quote(out, m->tokenizer, r->other, at, at_most(at + AFTER, r->n_other));
+}
+
 static void on_cache(void *user, const ek_cache_report *r)
 {
     const ek_turn *t = user;
@@ -95,6 +198,8 @@ static void on_cache(void *user, const ek_cache_report *r)
     ek_log(EK_LOG_INFO, "%s", ek_buf_text(&line));
     ek_buf_fini(&line);
 }
+
+/* --- submitting --- */
 
 /* The number of reply tokens that the engine gets after the prompt: those of a resumed reply except its last one, or
  * the stored ones. */

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "replies/ask.h"
-#include "replies/nearest.h"
 #include "replies/table.h"
 
 /* --- reading a file --- */

@@ -5,10 +5,10 @@
  *   {"key":…,"ask":{…},"tokens":[…],"rows":…,"probs":null,"sum":…,"text":…}  a reply
  *   {"entries":2,"sum":…,"key":…,"signature":…}  ends it: SHA-256 over its sums; the last two if signed
  *
- * key is the content key (replies/key.h); a reader computes it again. ask is that of replies/ask.h. rows have 8 bytes
- * each, in base64. probs are null, or log-probabilities of the first tokens as in replies/record.h, in base64. sum is
- * the SHA-256 of the line before it, as ek_cassette_line spells it. text is for people. Sums find damage; a forger can
- * make sums, but no signature. Owners and salts are never written. */
+ * key is the content key (replies/ask.h); a reader computes it again. ask is the request as text there. rows have 8
+ * bytes each, in base64. probs are null, or log-probabilities of the first tokens as in replies/record.h, in base64.
+ * sum is the SHA-256 of the line before it, as ek_cassette_line spells it. text is for people. Sums find damage; a
+ * forger can make sums, but no signature. Owners and salts are never written. */
 #ifndef EK_REPLIES_CASSETTE_H
 #define EK_REPLIES_CASSETTE_H
 

@@ -6,48 +6,14 @@
 #include "base/encoding.h"
 #include "replies/ask.h"
 #include "replies/cassette.h"
-#include "tensor/dtype.h"
 
 /* --- out --- */
 
-static void put_base64(ek_buf *out, ek_buf *bytes)
+static void put_base64(ek_buf *out, const char *key, const void *bytes, size_t n)
 {
+    ek_buf_fmt(out, ",\"%s\":\"", key);
+    ek_base64_encode(out, bytes, n);
     ek_buf_char(out, '"');
-    ek_base64_encode(out, ek_buf_text(bytes), bytes->len);
-    ek_buf_char(out, '"');
-    ek_buf_fini(bytes);
-}
-
-static void put_tokens(ek_buf *out, const ek_reply_record *r)
-{
-    for (int i = 0; i < ek_reply_record_tokens(r); i++)
-        ek_buf_fmt(out, "%s%d", i ? "," : "", ek_reply_record_token(r, i));
-}
-
-static void put_rows(ek_buf *out, const ek_reply_record *r)
-{
-    ek_buf rows = {0};
-    for (int i = 0; i < ek_reply_record_tokens(r); i++) ek_buf_le(&rows, ek_reply_record_row(r, i), 8);
-    put_base64(out, &rows);
-}
-
-static void put_probs(ek_buf *out, const ek_reply_record *r)
-{
-    ek_buf data = {0};
-    ek_logprobs p;
-    if (ek_reply_record_n_probs(r) == 0) {
-        ek_buf_str(out, "null");
-        return;
-    }
-    for (int i = 0; i < ek_reply_record_n_probs(r); i++) {
-        ek_reply_record_probs(r, i, EK_LOGPROBS_MAX, &p);
-        ek_buf_le(&data, ek_f32_bits(p.self.logprob), 4);
-        for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
-            ek_buf_le(&data, k < p.n_top ? (uint32_t)p.top[k].token : UINT32_MAX, 4);
-            ek_buf_le(&data, k < p.n_top ? ek_f32_bits(p.top[k].logprob) : 0, 4);
-        }
-    }
-    put_base64(out, &data);
 }
 
 /* Writes the line up to its sum, which covers this part. */
@@ -55,16 +21,16 @@ static void put_line(ek_buf *out, const ek_reply_record *r, const ek_reply_key *
                      char sum[65])
 {
     char text[EK_REPLY_KEY_TEXT];
-    const size_t from = out->len;
+    const size_t from = out->len, n = (size_t)ek_reply_record_tokens(r), n_probs = (size_t)ek_reply_record_n_probs(r);
     ek_reply_key_text(text, key);
     ek_buf_fmt(out, "{\"key\":\"%s\",\"ask\":", text);
     ek_reply_ask_write(out, ask);
     ek_buf_str(out, ",\"tokens\":[");
-    put_tokens(out, r);
-    ek_buf_str(out, "],\"rows\":");
-    put_rows(out, r);
-    ek_buf_str(out, ",\"probs\":");
-    put_probs(out, r);
+    for (int i = 0; i < (int)n; i++) ek_buf_fmt(out, "%s%d", i ? "," : "", ek_reply_record_token(r, i));
+    ek_buf_char(out, ']');
+    put_base64(out, "rows", ek_reply_record_rows(r), 8 * n);
+    if (n_probs > 0) put_base64(out, "probs", ek_reply_record_all_probs(r), EK_REPLY_PROBS * n_probs);
+    else ek_buf_str(out, ",\"probs\":null");
     ek_sha256_hex(sum, out->data + from, out->len - from);
     ek_buf_fmt(out, ",\"sum\":\"%s\"", sum);
 }
@@ -136,8 +102,6 @@ ek_err ek_cassette_end_line(ek_buf *out, const char *identity, ek_cassette_end *
 
 /* --- in --- */
 
-enum { PROB = 4 + 8 * EK_LOGPROBS_MAX };
-
 /* Reads at most n pieces of `each` bytes. */
 static ek_err read_base64(ek_buf *out, const json_t *v, const char *key, size_t n, size_t each)
 {
@@ -148,31 +112,13 @@ static ek_err read_base64(ek_buf *out, const json_t *v, const char *key, size_t 
     return EK_OK;
 }
 
-static ek_err read_top(ek_logprobs *p, const char *data, int n_vocab)
-{
-    p->self.logprob = ek_bits_f32((uint32_t)ek_get_le(data, 4));
-    p->n_top = 0;
-    for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
-        const uint32_t token = (uint32_t)ek_get_le(data + 4 + 8 * (size_t)k, 4);
-        if (token == UINT32_MAX) break;
-        if (token >= (uint32_t)n_vocab)
-            return ek_fail(EK_EFORMAT, "a likely token is %u, the vocabulary has %d", (unsigned)token, n_vocab);
-        p->top[p->n_top++] = (ek_logprob){(int32_t)token,
-                                          ek_bits_f32((uint32_t)ek_get_le(data + 8 + 8 * (size_t)k, 4))};
-    }
-    return EK_OK;
-}
-
-static ek_err read_draft(ek_reply_draft *d, const json_t *tokens, const char *rows, const ek_buf *probs, int n_vocab)
+static ek_err read_tokens(ek_reply_draft *d, const json_t *tokens, int n_vocab)
 {
     for (size_t i = 0; i < json_array_size(tokens); i++) {
         const json_t *token = json_array_get(tokens, i);
-        const bool has = PROB * i < probs->len;
-        ek_logprobs p;
         if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) >= n_vocab)
             return ek_fail(EK_EFORMAT, "token %zu of the reply is none of the vocabulary's %d", i, n_vocab);
-        if (has) EK_TRY(read_top(&p, probs->data + PROB * i, n_vocab));
-        ek_reply_draft_add(d, (int32_t)json_integer_value(token), ek_get_le(rows + 8 * i, 8), has ? &p : NULL);
+        ek_buf_le(&d->tokens, (uint64_t)json_integer_value(token), 4);
     }
     return EK_OK;
 }
@@ -181,16 +127,15 @@ static ek_err read_reply(ek_reply_draft *d, const json_t *v, int n_vocab)
 {
     const json_t *tokens = ek_json_get(v, "tokens");
     const size_t n = json_array_size(tokens);
-    ek_buf rows = {0}, probs = {0};
     if (!json_is_array(tokens) || n < 1 || n > EK_REPLY_MAX_TOKENS)
         return ek_fail(EK_EFORMAT, "tokens is no list of 1 to %d tokens", EK_REPLY_MAX_TOKENS);
-    ek_err err = read_base64(&rows, v, "rows", n, 8);
-    if (!err && rows.len != 8 * n) err = ek_fail(EK_EFORMAT, "rows are %zu, tokens %zu", rows.len / 8, n);
-    if (!err && !json_is_null(ek_json_get(v, "probs"))) err = read_base64(&probs, v, "probs", n, PROB);
-    if (!err) err = read_draft(d, tokens, ek_buf_text(&rows), &probs, n_vocab);
-    ek_buf_fini(&rows);
-    ek_buf_fini(&probs);
-    return err;
+    EK_TRY(read_base64(&d->rows, v, "rows", n, 8));
+    if (d->rows.len != 8 * n) return ek_fail(EK_EFORMAT, "rows are %zu, tokens %zu", d->rows.len / 8, n);
+    if (!json_is_null(ek_json_get(v, "probs"))) EK_TRY(read_base64(&d->probs, v, "probs", n, EK_REPLY_PROBS));
+    d->n = (int)n;
+    d->n_probs = (int)(d->probs.len / EK_REPLY_PROBS);
+    EK_TRY(read_tokens(d, tokens, n_vocab));
+    return ek_reply_draft_check_probs(d, n_vocab);
 }
 
 /* The line's sum covers its own key. The key has to be that of the request. */

@@ -1,4 +1,4 @@
-#include "replies/disk.h"
+#include "replies/backends.h"
 
 #include <dirent.h>
 #include <errno.h>

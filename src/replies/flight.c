@@ -1,4 +1,4 @@
-#include "replies/flight.h"
+#include "replies/replies.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-#include "replies/key.h"
+#include "replies/ask.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,32 +8,23 @@
 #include "base/hash/hash.h"
 #include "base/encoding.h"
 
-typedef struct sum {
-    ek_sha256_state sha;
-} sum;
-
-static void add_bytes(sum *s, const void *p, size_t n)
+static void add_bytes(ek_sha256_state *s, const void *p, size_t n)
 {
-    ek_sha256_add_u64(&s->sha, n);
-    if (n) ek_sha256_add(&s->sha, p, n);
+    ek_sha256_add_u64(s, n);
+    if (n) ek_sha256_add(s, p, n);
 }
 
-static void add_float(sum *s, float x)
+static void add_float(ek_sha256_state *s, float x)
 {
     uint32_t bits;
     x = x == 0 ? 0 : x; /* -0 has the same effect as 0 */
     memcpy(&bits, &x, sizeof bits);
-    ek_sha256_add_u64(&s->sha, bits);
+    ek_sha256_add_u64(s, bits);
 }
 
-static void end(sum *s, ek_reply_key *out)
+static void begin(ek_sha256_state *s, const char *domain)
 {
-    ek_sha256_end_bytes(&s->sha, out->h);
-}
-
-static void begin(sum *s, const char *domain)
-{
-    ek_sha256_init(&s->sha);
+    ek_sha256_init(s);
     add_bytes(s, domain, strlen(domain));
 }
 
@@ -63,13 +55,13 @@ int ek_reply_bias(ek_logit_bias *out, const ek_sampling *o)
     return n;
 }
 
-static void add_bias(sum *s, const ek_sampling *o)
+static void add_bias(ek_sha256_state *s, const ek_sampling *o)
 {
     ek_logit_bias *list = ek_alloc(((size_t)o->n_bias + 1) * sizeof *list);
     const int n = ek_reply_bias(list, o);
-    ek_sha256_add_u64(&s->sha, (uint64_t)n);
+    ek_sha256_add_u64(s, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        ek_sha256_add_u64(&s->sha, (uint32_t)list[i].token);
+        ek_sha256_add_u64(s, (uint32_t)list[i].token);
         add_float(s, list[i].bias);
     }
     free(list);
@@ -81,16 +73,16 @@ bool ek_reply_is_decided(const ek_sampling *s, bool has_seed)
 }
 
 /* A greedy reply draws nothing, so options that change the draw are left out. */
-static void add_sampling(sum *s, const ek_sampling *o)
+static void add_sampling(ek_sha256_state *s, const ek_sampling *o)
 {
     const bool draws = o->temperature >= EK_MIN_TEMPERATURE;
-    ek_sha256_add_u64(&s->sha, draws);
+    ek_sha256_add_u64(s, draws);
     if (draws) {
         add_float(s, o->temperature);
         add_float(s, o->top_p);
         add_float(s, o->min_p);
-        ek_sha256_add_u64(&s->sha, (uint64_t)o->top_k);
-        ek_sha256_add_u64(&s->sha, o->seed);
+        ek_sha256_add_u64(s, (uint64_t)o->top_k);
+        ek_sha256_add_u64(s, o->seed);
     }
     add_float(s, o->repetition_penalty);
     add_float(s, o->presence_penalty);
@@ -100,87 +92,82 @@ static void add_sampling(sum *s, const ek_sampling *o)
 
 /* --- the rest --- */
 
-static void add_tokens(sum *s, const int32_t *tokens, int n)
+static void add_tokens(ek_sha256_state *s, const int32_t *tokens, int n)
 {
     uint8_t b[1024];
     size_t used = 0;
-    ek_sha256_add_u64(&s->sha, (uint64_t)n);
+    ek_sha256_add_u64(s, (uint64_t)n);
     for (int i = 0; i < n; i++) {
         ek_put_le(b + used, (uint32_t)tokens[i], 4);
         used += 4;
         if (used < sizeof b && i + 1 < n) continue;
-        ek_sha256_add(&s->sha, b, used);
+        ek_sha256_add(s, b, used);
         used = 0;
     }
 }
 
-static void add_parts(sum *s, const ek_reply_ask *a)
+static void add_parts(ek_sha256_state *s, const ek_reply_ask *a)
 {
-    ek_sha256_add_u64(&s->sha, (uint64_t)a->n_parts);
+    ek_sha256_add_u64(s, (uint64_t)a->n_parts);
     for (int i = 0; i < a->n_parts; i++) {
-        ek_sha256_add_u64(&s->sha, (uint64_t)a->part[i].first);
-        ek_sha256_add_u64(&s->sha, (uint64_t)a->part[i].media->kind);
+        ek_sha256_add_u64(s, (uint64_t)a->part[i].first);
+        ek_sha256_add_u64(s, (uint64_t)a->part[i].media->kind);
         add_bytes(s, a->part[i].media->digest, sizeof a->part[i].media->digest);
     }
 }
 
-static void add_mask(sum *s, const ek_reply_ask *a)
+static void add_mask(ek_sha256_state *s, const ek_reply_ask *a)
 {
-    ek_sha256_add_u64(&s->sha, a->masked);
+    ek_sha256_add_u64(s, a->masked);
     if (!a->masked) return;
     const char *program = a->program ? a->program : "";
     add_bytes(s, program, strlen(program));
-    ek_sha256_add_u64(&s->sha, a->form != NULL);
+    ek_sha256_add_u64(s, a->form != NULL);
     if (a->form) add_bytes(s, a->form, strlen(a->form));
-    ek_sha256_add_u64(&s->sha, (uint64_t)a->max_thinking);
-    ek_sha256_add_u64(&s->sha, a->thinking);
+    ek_sha256_add_u64(s, (uint64_t)a->max_thinking);
+    ek_sha256_add_u64(s, a->thinking);
 }
 
 void ek_reply_content_key(ek_reply_key *out, const ek_reply_ask *a)
 {
-    sum s;
+    ek_sha256_state s;
     begin(&s, "evenkeel.reply.1");
     add_bytes(&s, a->identity, strlen(a->identity));
     add_tokens(&s, a->tokens, a->n_tokens);
     add_parts(&s, a);
     add_sampling(&s, a->sampling);
     add_mask(&s, a);
-    end(&s, out);
+    ek_sha256_end_bytes(&s, out->h);
 }
 
 void ek_reply_parts_of(ek_reply_parts *out, const ek_reply_ask *a)
 {
-    sum s;
+    ek_sha256_state s;
     begin(&s, "media");
     add_parts(&s, a);
-    end(&s, &out->media);
+    ek_sha256_end_bytes(&s, out->media.h);
     begin(&s, "bias");
     add_bias(&s, a->sampling);
-    end(&s, &out->bias);
+    ek_sha256_end_bytes(&s, out->bias.h);
     begin(&s, "mask");
     add_mask(&s, a);
-    end(&s, &out->mask);
+    ek_sha256_end_bytes(&s, out->mask.h);
 }
 
 void ek_reply_key_for(ek_reply_key *out, const ek_reply_key *content, uint64_t owner, const char *salt, size_t n)
 {
-    sum s;
+    ek_sha256_state s;
     begin(&s, "evenkeel.reply.1.salt");
     add_bytes(&s, content->h, sizeof content->h);
-    ek_sha256_add_u64(&s.sha, owner);
-    ek_sha256_add_u64(&s.sha, salt != NULL);
+    ek_sha256_add_u64(&s, owner);
+    ek_sha256_add_u64(&s, salt != NULL);
     add_bytes(&s, salt, salt ? n : 0);
-    end(&s, out);
+    ek_sha256_end_bytes(&s, out->h);
 }
 
 void ek_reply_key_text(char out[EK_REPLY_KEY_TEXT], const ek_reply_key *k)
 {
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < EK_REPLY_KEY; i++) {
-        out[2 * i] = digits[k->h[i] >> 4];
-        out[2 * i + 1] = digits[k->h[i] & 15];
-    }
-    out[2 * EK_REPLY_KEY] = '\0';
+    for (int i = 0; i < EK_REPLY_KEY; i++) snprintf(out + 2 * i, 3, "%02x", k->h[i]);
 }
 
 bool ek_reply_key_read(ek_reply_key *out, const char *text, size_t n)

@@ -1,4 +1,4 @@
-#include "replies/nearest.h"
+#include "replies/ask.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include "base/hash/hash.h"
 #include "tensor/dtype.h"
 
-enum { HEAD = 48, SUM = 32, PROB = 4 + 8 * EK_LOGPROBS_MAX };
+enum { HEAD = 48, SUM = 32, PROB = EK_REPLY_PROBS };
 static const char magic[8] = "ekreply2";
 
 struct ek_reply_record {
@@ -123,16 +123,21 @@ static ek_err check_tokens(const uint8_t *p, int n, int n_vocab)
     return EK_OK;
 }
 
-static ek_err check_probs(const uint8_t *p, int n, int n_vocab)
+static ek_err check_probs(const void *probs, int n, int n_vocab)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
-            const uint64_t token = ek_get_le(p + (size_t)i * PROB + 4 + 8 * (size_t)k, 4);
+            const uint64_t token = ek_get_le((const uint8_t *)probs + (size_t)i * PROB + 4 + 8 * (size_t)k, 4);
             if (token >= (uint64_t)n_vocab && token != UINT32_MAX)
                 return ek_fail(EK_EFORMAT, "token %d of a stored reply has a likely one of %u, the vocabulary has %d",
                                i, (unsigned)token, n_vocab);
         }
     return EK_OK;
+}
+
+ek_err ek_reply_draft_check_probs(const ek_reply_draft *d, int n_vocab)
+{
+    return check_probs(ek_buf_text(&d->probs), d->n_probs, n_vocab);
 }
 
 ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_reply_origin origin, int n_vocab,
@@ -209,6 +214,16 @@ int32_t ek_reply_record_token(const ek_reply_record *r, int i)
 uint64_t ek_reply_record_row(const ek_reply_record *r, int i)
 {
     return ek_get_le(r->rows + 8 * (size_t)i, 8);
+}
+
+const void *ek_reply_record_rows(const ek_reply_record *r)
+{
+    return r->rows;
+}
+
+const void *ek_reply_record_all_probs(const ek_reply_record *r)
+{
+    return r->probs;
 }
 
 void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out)

@@ -15,9 +15,13 @@
 
 #include "base/buf.h"
 #include "engine/sample/logprobs.h"
-#include "replies/key.h"
+#include "replies/ask.h"
 
-enum { EK_REPLY_MAX_TOKENS = 1 << 22, EK_REPLY_MAX_ASK = 64 << 20 };
+enum {
+    EK_REPLY_MAX_TOKENS = 1 << 22,
+    EK_REPLY_MAX_ASK = 64 << 20,
+    EK_REPLY_PROBS = 4 + 8 * EK_LOGPROBS_MAX /* bytes of a token's log-probabilities */
+};
 
 /* A record that was read or made. Immutable and counted; any thread. */
 typedef struct ek_reply_record ek_reply_record;
@@ -41,6 +45,8 @@ typedef struct ek_reply_draft {
 void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs);
 /* Puts the first n tokens of r before all others. */
 void ek_reply_draft_begin(ek_reply_draft *d, const ek_reply_record *r, int n);
+/* EFORMAT unless all likely tokens are below n_vocab. */
+ek_err ek_reply_draft_check_probs(const ek_reply_draft *d, int n_vocab);
 void ek_reply_draft_fini(ek_reply_draft *d);
 
 /* Makes a record of the draft's n >= 1 tokens, with one reference; the draft is left empty. ask: n_ask bytes, or NULL.
@@ -65,6 +71,9 @@ int32_t ek_reply_record_token(const ek_reply_record *r, int i);
 uint64_t ek_reply_record_row(const ek_reply_record *r, int i);
 /* Log-probabilities of token i < n_probs, with the n_top most likely tokens, or fewer if fewer are stored. */
 void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out);
+/* The same as bytes of the record, of all tokens. */
+const void *ek_reply_record_rows(const ek_reply_record *r);
+const void *ek_reply_record_all_probs(const ek_reply_record *r);
 const char *ek_reply_record_ask(const ek_reply_record *r, size_t *n); /* no NUL after it; *n 0: none */
 const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n);
 

@@ -1,4 +1,4 @@
-#include "replies/shared.h"
+#include "replies/backends.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "chat/record.h"
+#include "chat/turn.h"
 #include "serve/server_state.h"
 
 enum {

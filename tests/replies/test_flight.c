@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replies/flight.h"
+#include "replies/replies.h"
 
 enum { FOLLOWERS = 6, TOKENS = 3000 };
 

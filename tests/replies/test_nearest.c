@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/hash/rng.h"
-#include "replies/nearest.h"
+#include "replies/ask.h"
 
 enum { MOST = 7, REQUESTS = 300 };
 

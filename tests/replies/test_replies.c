@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "../support/files.h"
-#include "replies/disk.h"
+#include "replies/backends.h"
 
 enum { VOCAB = 500 };
 

@@ -12,7 +12,7 @@
 
 #include "../support/redis.h"
 #include "base/clock.h"
-#include "replies/shared.h"
+#include "replies/backends.h"
 
 enum { VOCAB = 500 };
 

@@ -11,8 +11,7 @@
 #include "base/hash/rng.h"
 #include "cases.h"
 #include "../support/files.h"
-#include "replies/disk.h"
-#include "replies/shared.h"
+#include "replies/backends.h"
 
 enum { MAX_ROWS = 1500 };
 

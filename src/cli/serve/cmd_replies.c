@@ -10,7 +10,7 @@
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
 #include "cli/serve/trust.h"
-#include "replies/disk.h"
+#include "replies/backends.h"
 
 /* --- export --- */
 

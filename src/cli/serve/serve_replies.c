@@ -5,8 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cli/serve/trust.h"
-#include "replies/disk.h"
-#include "replies/shared.h"
+#include "replies/backends.h"
 
 ek_err ek_serve_check_replies(const ek_cli *cli)
 {

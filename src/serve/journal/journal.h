@@ -7,7 +7,6 @@
 #define EK_SERVE_JOURNAL_H
 
 #include "base/buf.h"
-#include "chat/record.h"
 #include "chat/turn.h"
 
 /* --- a line: a reply with the digest of its logits, one JSON object; its members: docs/PROOF.md --- */
