@@ -186,8 +186,8 @@ static ek_err check_step(ek_gpu_run *x, const ek_step *s)
 
 static ek_err put_number(ek_gpu_run *x)
 {
-    void *host;
-    CUdeviceptr device;
+    void *host = NULL;
+    CUdeviceptr device = 0;
     const uint32_t step = x->exchange.n_exchanged - 1;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof step, &host, &device));
     EK_ASSERT(device == x->block.device); /* exchanges look for it there */

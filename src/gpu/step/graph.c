@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "gpu/step/run.h"
-
 enum { MAX_ROWS = 128 };
 
 static void add_set(ek_gpu_form *f, const ek_gpu_set *set)

@@ -8,8 +8,8 @@
 #include "cuda/attn/choose.h"
 #include "cuda/attn_work.h"
 #include "cuda/model_args.h"
-#include "gpu/step/run.h"
 #include "ops/kv/kv_codec.h"
+#include "ops/rows/rows.h"
 
 enum { SEGMENT_LIMIT = 256 << 20 };
 
@@ -106,6 +106,16 @@ static size_t max_few(const ek_gpu_run *x, int kind, int heads, int ratio, int h
     return kind == EK_FULL && runs < rows && has_prompts(x) ? runs : rows;
 }
 
+/* Bytes of the rows of cos and sin of a step's positions. */
+static size_t turns_bytes(const ek_gpu_run *x)
+{
+    size_t bytes = 0;
+    if (!ek_cuda_chip_of(x->g->c)->plain) return 0;
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        bytes += (size_t)(x->z.max_rows + x->z.max_logits) * 2 * sizeof(float) * (size_t)x->g->m->n_rotated[k] + 128;
+    return bytes;
+}
+
 /* Bytes of both kinds of layers and both sets: tiles of few queries and tiles of prompts, items rounded up to powers of
  * two. */
 size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
@@ -113,8 +123,8 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
     const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
     size_t rows = (size_t)x->z.max_rows,
            tables = (size_t)x->z.max_requests * (size_t)x->lists.max_ld_table * EK_KIND_COUNT * 4;
-    size_t bytes = ek_gpu_turns_bytes(x) + rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) +
-                   tables + 65536;
+    size_t bytes = turns_bytes(x) + rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables +
+                   65536;
     const size_t single = (size_t)ek_cuda_multiprocessors(x->g->c); /* maximum number of tiles of one query */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
@@ -336,6 +346,48 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     return EK_OK;
 }
 
+/* --- rows of cos and sin of positions, for devices without floats of 64 bits, which the kernel needs. They are made in
+ * the step's block, and copied to where kernels look for them. */
+
+static ek_err make_turns(ek_gpu_run *x, ek_gpu_set *set, const ek_step *s, const int *pick)
+{
+    const ek_model *m = x->g->m;
+    if (!ek_cuda_chip_of(x->g->c)->plain) return EK_OK;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const int rotated = m->n_rotated[k];
+        void *to = NULL;
+        set->turns[k] = 0;
+        if (!rotated) continue;
+        const size_t all = (size_t)set->n * (size_t)rotated;
+        EK_TRY(ek_gpu_block_take(&x->block, 2 * sizeof(float) * all, &to, &set->turns[k]));
+        for (int i = 0; i < set->n; i++) {
+            float *const cos = (float *)to + (size_t)i * (size_t)rotated;
+            ek_rope_row(cos, cos + all, m->rope[k], rotated, s->row[pick ? pick[i] : i].pos);
+        }
+    }
+    return EK_OK;
+}
+
+static ek_err put(ek_gpu_run *x, const ek_gpu_set *set)
+{
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const size_t bytes = sizeof(float) * (size_t)set->n * (size_t)x->g->m->n_rotated[k];
+        if (!bytes) continue;
+        EK_TRY(ek_cuda_copy(x->g->c, set->cos[k], set->turns[k], bytes));
+        EK_TRY(ek_cuda_copy(x->g->c, set->sin[k], set->turns[k] + bytes, bytes));
+    }
+    return EK_OK;
+}
+
+ek_err ek_gpu_put_turns(ek_gpu_run *x)
+{
+    if (!ek_cuda_chip_of(x->g->c)->plain) return EK_OK;
+    EK_TRY(put(x, &x->now.all));
+    return x->now.tail.n ? put(x, &x->now.tail) : EK_OK;
+}
+
+/* --- all lists of a step */
+
 static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK_KIND_COUNT], const ek_step *s,
                        const int *pick, int n)
 {
@@ -348,7 +400,7 @@ static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK
         for (int k = 0; k < EK_KIND_COUNT; k++)
             row[k][i] = (ek_attn_row){from->seq, from->visible[k].lo, from->visible[k].end};
     }
-    EK_TRY(ek_gpu_make_turns(x, set, s, pick));
+    EK_TRY(make_turns(x, set, s, pick));
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (l) EK_TRY(make_list(x, &set->list[k], l, row[k], n));

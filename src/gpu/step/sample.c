@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cuda/model_args.h"
-#include "gpu/step/run.h"
 #include "gpu/weights/weights.h"
 
 enum { MAX_BIAS = 65536, MAX_COUNTS = 1 << 20 }; /* maximum entries per step; draws beyond these are made on the CPU */

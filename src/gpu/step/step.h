@@ -9,8 +9,6 @@
 
 /* Rows, page tables and work lists of attention of a step, in its block. */
 
-typedef struct ek_gpu_run ek_gpu_run;
-
 /* Writes the step into x->block and fills x's data of this step, such as x->now.all and x->now.tail. */
 ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s);
 
@@ -20,11 +18,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x);
 void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items);
 size_t ek_gpu_segment_bytes(const ek_gpu_run *x);
 
-/* Rows of cos and sin of positions, for devices without a kernel for them. In this order: their bytes in the block;
- * making them for a set of the step's rows (pick: the numbers of these rows, NULL: all); queueing their copy after the
- * block's. */
-size_t ek_gpu_turns_bytes(const ek_gpu_run *x);
-ek_err ek_gpu_make_turns(ek_gpu_run *x, ek_gpu_set *set, const ek_step *s, const int *pick);
+/* Queues the copy of rows of cos and sin, after the block's, for devices without a kernel for them. */
 ek_err ek_gpu_put_turns(ek_gpu_run *x);
 
 /* Attention over the work lists of a step. */
@@ -35,8 +29,6 @@ bool ek_gpu_finishes(const ek_gpu_list *list);
 void ek_gpu_attend(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list);
 
 /* Draws on the device: samples in the step's block, kernels, and the resulting tokens. */
-
-typedef struct ek_gpu_flight ek_gpu_flight;
 
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x); /* bytes in the block for any step */
 /* Writes the samples; marks in shown the rows whose draws the CPU makes. */
