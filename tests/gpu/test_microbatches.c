@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/hash/rng.h"
-#include "gpu/several/microbatches.h"
+#include "gpu/several/state.h"
 #include "model/pass.h"
 
 /* Rows of three sequences: a long prompt whose rows 40 to 70 see each other, one that replies, one that ends. */

@@ -1,4 +1,4 @@
-/* Replies that go through several devices in turns (gpu/several/microbatches.h), with the real kernels, which run on
+/* Replies that go through several devices in turns (gpu/several/microbatches.c), with the real kernels, which run on
  * the CPU: requests of different lengths that end and are cancelled at different steps have the tokens and digests that
  * each has alone on the CPU. Devices whose streams run as late as can be show a wait that is missing, or for the wrong
  * microbatch. */

@@ -1,4 +1,4 @@
-#include "gpu/several/microbatches.h"
+#include "gpu/several/state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,6 @@
 #include "gpu/several/state.h"
 
 #include <math.h>
-#include <stdio.h>
-
-#include "gpu/fit/fit.h"
 
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room)
 {
@@ -24,29 +21,6 @@ double ek_ranks_room(const ek_ranks *r, int i)
     if (r->max_bytes > 0) own = fmin(own, keys_of(g, r->max_bytes - ek_gpu_bytes(g)));
     own = fmin(own, (double)ek_cuda_max_block(g->c)); /* all pages of a kind lie in one block */
     return ek_ranks_pages_for(r, g->share.kv_bytes, own > 1 ? own : 1);
-}
-
-ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_fit_opts *o)
-{
-    ek_cuda *c[EK_RANKS];
-    ek_fit_parts kept[EK_RANKS] = {0};
-    for (int i = 0; i < o->n; i++) c[i] = gpu[i]->c;
-    const ek_err err = ek_fit_plan(&r->place, kept, r->m, c, room, o);
-    if (err) return err == EK_ENOMEM ? ek_fit_refuse(r->m, c, room, o) : err;
-    for (int i = 0; i < o->n; i++) {
-        gpu[i]->kept_step = kept[i].step, gpu[i]->kept_keys = kept[i].keys;
-        gpu[i]->kept_rest = kept[i].drafter + kept[i].towers;
-    }
-    return EK_OK;
-}
-
-ek_err ek_ranks_check_alone(ek_gpu *g, ek_model *m, const ek_fit_opts *o)
-{
-    const double room = ek_gpu_room(g);
-    ek_fit_parts kept[EK_RANKS] = {0};
-    ek_place p;
-    const ek_err err = ek_fit_plan(&p, kept, m, &g->c, &room, o);
-    return err == EK_ENOMEM ? ek_fit_refuse(m, &g->c, &room, o) : err;
 }
 
 ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run)

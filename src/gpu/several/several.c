@@ -74,6 +74,30 @@ static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_mo
     return EK_OK;
 }
 
+/* Sets r->place by ek_fit_plan, and the bytes that the devices keep. gpu: the devices. */
+static ek_err place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_fit_opts *o)
+{
+    ek_cuda *c[EK_RANKS];
+    ek_fit_parts kept[EK_RANKS] = {0};
+    for (int i = 0; i < o->n; i++) c[i] = gpu[i]->c;
+    const ek_err err = ek_fit_plan(&r->place, kept, r->m, c, room, o);
+    if (err) return err == EK_ENOMEM ? ek_fit_refuse(r->m, c, room, o) : err;
+    for (int i = 0; i < o->n; i++) {
+        gpu[i]->kept_step = kept[i].step, gpu[i]->kept_keys = kept[i].keys;
+        gpu[i]->kept_rest = kept[i].drafter + kept[i].towers;
+    }
+    return EK_OK;
+}
+
+ek_err ek_ranks_check_alone(ek_gpu *g, ek_model *m, const ek_fit_opts *o)
+{
+    const double room = ek_gpu_room(g);
+    ek_fit_parts kept[EK_RANKS] = {0};
+    ek_place p;
+    const ek_err err = ek_fit_plan(&p, kept, m, &g->c, &room, o);
+    return err == EK_ENOMEM ? ek_fit_refuse(m, &g->c, &room, o) : err;
+}
+
 /* Loads the weights of device i. */
 static ek_err load_one(ek_ranks *r, int i)
 {
@@ -106,7 +130,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_fit_opts 
     ek_err err = open_devices(gpu, driver, o, room);
     if (!err) err = find_apart(apart, sizeof apart, gpu, r->m, o);
     if (!err && apart[0]) known.apart = apart;
-    if (!err) err = ek_ranks_place(r, gpu, room, &known);
+    if (!err) err = place(r, gpu, room, &known);
     if (!err) r->n = r->place.n;
     for (int i = 0; i < r->n; i++) { /* only devices with layers are kept */
         r->gpu[i] = gpu[r->place.device[i]];

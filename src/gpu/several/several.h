@@ -3,7 +3,7 @@
  *
  * By layers, a float row of hidden state per token is copied to the device of the next layer. Replies take turns: a
  * step is begun in microbatches before the previous step has ended, so that every device has a microbatch
- * (microbatches.h). By outputs, every device sends its part of a row to all others.
+ * (microbatches.c). By outputs, every device sends its part of a row to all others.
  *
  * No sum is divided, so bits, digests, pages on disk and the numerics id are those of one device. A page of keys and
  * values has one page number on all devices; each device keeps the part of its layers or heads. */

@@ -1,5 +1,5 @@
-/* A model on several devices, and the interfaces between the files of src/gpu/several: executors, memory of devices,
- * layers on the CPU, rows at borders, and waiting. */
+/* A model on several devices, and the interfaces between the files of src/gpu/several: executors, microbatches,
+ * memory of devices, and waiting. */
 #ifndef EK_GPU_SEVERAL_STATE_H
 #define EK_GPU_SEVERAL_STATE_H
 
@@ -36,6 +36,46 @@ ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s);
 ek_err ek_gpu_draw_late(ek_gpu_run *const *x, int n, const ek_step *s);
 ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s);
 
+/* --- a step in microbatches, so that devices compute at the same time: while the second device computes a microbatch,
+ * the first computes the next microbatch. Each microbatch is a step of its own. This changes no bit, as chunks change
+ * none.
+ *
+ * A step with many prompt rows has its rows with logits, and all draws, in the last microbatch. A step of replies begun
+ * behind another step has some sequences in each microbatch, with their own draws and rows of logits. Such a microbatch
+ * waits only for the draws that it follows, so the first device has a microbatch while the last one has the next
+ * microbatch of the step in front. */
+
+enum { EK_MICROBATCHES = 4 }; /* maximum */
+
+typedef struct ek_microbatches {
+    /* [max_rows]: the rows of all microbatches, one after the other; unused with `turns`, because rows then stay in
+     * place. */
+    ek_row *row;
+    int *follows; /* [max_rows]: likewise, for a step begun after another */
+    int first[EK_MICROBATCHES + 1];
+    int n;
+    bool turns; /* row i has draw i and the i-th row of logits, so each microbatch has its own */
+    /* For a step begun after another: the microbatch of that step whose end completes the draws that microbatch i
+     * follows. */
+    int after[EK_MICROBATCHES];
+} ek_microbatches;
+
+void ek_microbatches_open(ek_microbatches *p, int max_rows);
+void ek_microbatches_close(ek_microbatches *p);
+
+/* Divides s into at most max microbatches of similar numbers of rows, each at least `min`. One microbatch if too few
+ * rows can go first: rows that no earlier row of their sequence's other rows needs, and that want no logits. front: the
+ * step before, if s is begun after it; rows of the last microbatch may follow its draws; NULL: none. */
+void ek_microbatches_divide(ek_microbatches *p, const ek_step *s, const ek_microbatches *front, int max, int min);
+/* Divides s, which follows draws of the step of `front`, into at most max microbatches of similar numbers of sequences,
+ * each at least `min`; one if there are too few, or if sequences have more rows than draws in `front`, or another
+ * order. A sequence stays in its microbatch while microbatches have similar sizes. */
+void ek_microbatches_follow(ek_microbatches *p, const ek_step *s, const ek_microbatches *front, int max, int min);
+/* Microbatch i of s; borrows from both. */
+ek_step ek_microbatches_step(const ek_microbatches *p, const ek_step *s, int i);
+/* The microbatch with the step's i-th row of logits. */
+int ek_microbatches_with(const ek_microbatches *p, int i);
+
 /* --- memory of each device */
 
 /* Bytes of whole pages, if the part of `own` bytes per kind takes at most `room`. */
@@ -43,35 +83,10 @@ double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], do
 /* The bytes of device i's part of pages. A step, a drafter and towers come first, and its limit holds. An executor's
  * `room` is such a number already, so it is no argument. */
 double ek_ranks_room(const ek_ranks *r, int i);
-/* Sets r->place by ek_fit_plan, and the bytes that the devices keep. gpu: the devices. */
-ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_fit_opts *o);
-/* ENOMEM, as from ek_ranks_place, if m and o->beside do not fit on g, which has no model yet. */
+/* ENOMEM with the numbers and a remedy if m and o->beside do not fit on g, which has no model yet. */
 ek_err ek_ranks_check_alone(ek_gpu *g, ek_model *m, const ek_fit_opts *o);
 /* ENOMEM with the numbers if an open executor took more of device i than its limit. */
 ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run);
-
-/* --- the first layers, on the CPU (the front): their pages in host memory, and steps from tokens to hidden states */
-
-typedef struct ek_front ek_front;
-
-/* Opens layers [0, end) of m, whose weights are packed. page_bytes: their part of a page, at its beginning. */
-ek_err ek_front_open(ek_front **out, ek_model *m, int end, const size_t page_bytes[EK_PAGE_KINDS],
-                     const ek_executor_sizes *z);
-void ek_front_close(ek_front *f); /* NULL is allowed */
-
-/* Computes the hidden states of all rows into h, [n_rows][hidden_size]. */
-ek_err ek_front_step(ek_front *f, const ek_step *s, float *h);
-
-/* The front's part of a page. */
-uint8_t *ek_front_page(const ek_front *f, ek_layer_kind kind, int32_t page);
-
-/* --- borders between two devices' layers. The hidden states of all rows are copied forward, one float row each. A step
- * that begins before the previous one has ended needs its tokens, which are copied back to the devices that look them
- * up. Copies are queued; devices wait for each other's events, the host for none. */
-
-/* Queues the copies of a step's rows and tokens, after its lists and before its kernels. The device before the border
- * has begun the step, and the device after it has not. */
-ek_err ek_gpu_border_take(ek_gpu_run *x, const ek_step *s);
 
 /* --- waiting for devices that wait for each other, and releasing them if one fails */
 
