@@ -4,11 +4,21 @@
 #include <stddef.h>
 #include <time.h>
 
-double ek_now(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double ek_now(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
+}
+
+double ek_unix_now(void)
+{
+    return seconds_of(CLOCK_REALTIME);
 }
 
 int64_t ek_unix_time(void)
@@ -16,13 +26,6 @@ int64_t ek_unix_time(void)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return t.tv_sec;
-}
-
-double ek_unix_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 bool ek_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline)
@@ -39,9 +42,7 @@ bool ek_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline)
 
 double ek_thread_time(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static _Thread_local const atomic_bool *flag;

@@ -1,5 +1,13 @@
 #include "base/encoding.h"
 
+void ek_hex(char *out, const void *bytes, size_t n)
+{
+    static const char digit[] = "0123456789abcdef";
+    const uint8_t *p = bytes;
+    for (size_t i = 0; i < n; i++) *out++ = digit[p[i] >> 4], *out++ = digit[p[i] & 15];
+    *out = '\0';
+}
+
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void ek_base64_encode(ek_buf *out, const void *bytes, size_t n)

@@ -1,4 +1,4 @@
-/* Bytes as text: hexadecimal digits and base64. */
+/* Bytes as text: hexadecimal digits and base64; integers as bytes. */
 #ifndef EK_BASE_ENCODING_H
 #define EK_BASE_ENCODING_H
 
@@ -21,6 +21,9 @@ static inline int ek_hex_byte(const char *s, size_t n)
     const int high = n >= 2 ? ek_hex_digit(s[0]) : -1, low = high >= 0 ? ek_hex_digit(s[1]) : -1;
     return low >= 0 ? high << 4 | low : -1;
 }
+
+/* Writes the 2 n lower-case digits of n bytes, and NUL. */
+void ek_hex(char *out, const void *bytes, size_t n);
 
 /* Little-endian integers of n bytes, 1 to 8. */
 static inline void ek_put_le(void *to, uint64_t v, int n)

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,30 @@ static void to_sinks(ek_log_level level, const char *line)
     pthread_mutex_lock(&sinks.lock);
     for (ek_log_sink *s = sinks.first; s; s = s->next) to_sink(s, level, line);
     pthread_mutex_unlock(&sinks.lock);
+}
+
+typedef struct start {
+    void *(*run)(void *arg);
+    void *arg;
+    ek_log_sink *log;
+} start;
+
+static void *begin(void *arg)
+{
+    const start s = *(start *)arg;
+    free(arg);
+    ek_log_here(s.log);
+    return s.run(s.arg);
+}
+
+int ek_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
+{
+    start *s = ek_alloc(sizeof *s);
+    *s = (start){run, arg, ek_log_here(NULL)};
+    ek_log_here(s->log);
+    const int rc = pthread_create(out, NULL, begin, s);
+    if (rc) free(s);
+    return rc;
 }
 
 /* --- the writer: waiting lines are in a ring of bytes --- */

@@ -2,6 +2,7 @@
 #ifndef EK_BASE_LOG_H
 #define EK_BASE_LOG_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,9 +20,11 @@ typedef void ek_log_fn(void *arg, int level, const char *line);
 typedef struct ek_log_sink ek_log_sink;
 ek_log_sink *ek_log_sink_open(ek_log_fn *fn, void *arg);
 void ek_log_sink_close(ek_log_sink *s); /* when no thread uses it any more; NULL is allowed */
-/* Sets the sink of this thread's lines, and returns the previous one. Threads that it starts by ek_thread_start
- * (base/thread.h) inherit it. NULL (the initial value): the lines belong to no engine and go to every open sink. */
+/* Sets the sink of this thread's lines, and returns the previous one. NULL (the initial value): the lines belong to no
+ * engine and go to every open sink. */
 ek_log_sink *ek_log_here(ek_log_sink *s);
+/* Like pthread_create, without attributes; the new thread inherits the caller's sink. */
+int ek_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 /* From now on, until ek_log_stop, ek_log never waits for the reader of standard error: lines go into a buffer of 256
  * KiB, and a thread writes them. Lines that do not fit are lost and counted; a line in their place says how many. If no

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
-#include "base/thread.h"
+#include "base/log.h"
 
 enum { MAX_SLOTS = 32, MAX_IN = 8, STAGING_BYTES = 64 << 20, AHEAD = 16, READY_BYTES = 2 << 20 };
 

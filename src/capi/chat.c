@@ -5,8 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/encoding.h"
 #include "base/hash/rng.h"
-#include "base/thread.h"
+#include "base/log.h"
 #include "capi/chat.h"
 #include "media/locked/helper.h"
 
@@ -116,7 +117,7 @@ static void make_id(chat *c)
     uint8_t bytes[12] = {0};
     char *at = c->id + snprintf(c->id, sizeof c->id, "%s", ek_dialect_openai_chat.id_prefix);
     (void)ek_random(bytes, sizeof bytes);
-    for (size_t i = 0; i < sizeof bytes; i++) at += snprintf(at, 3, "%02x", bytes[i]);
+    ek_hex(at, bytes, sizeof bytes);
 }
 
 static void set_up(chat *c)

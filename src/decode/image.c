@@ -1,11 +1,80 @@
-/* Chooses the decoder of a file, and checks the limits that all decoders share. */
 #include "decode/decode.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/encoding.h"
 #include "decode/image_read.h"
 #include "decode/libraries.h"
+#include "media/resize.h"
+
+/* --- stored pixels to the place where they are shown --- */
+
+/* The place of the stored picture's pixel (x, y) in the shown picture, for each orientation. */
+static void place(const ek_image_sink *s, int x, int y, int *to_x, int *to_y)
+{
+    int right = s->width - 1 - x, below = s->height - 1 - y;
+    switch (s->orientation) {
+    case 2: *to_x = right, *to_y = y; break;
+    case 3: *to_x = right, *to_y = below; break;
+    case 4: *to_x = x, *to_y = below; break;
+    case 5: *to_x = y, *to_y = x; break;
+    case 6: *to_x = below, *to_y = x; break;
+    case 7: *to_x = below, *to_y = right; break;
+    case 8: *to_x = y, *to_y = right; break;
+    default: *to_x = x, *to_y = y; break;
+    }
+}
+
+void ek_sink_blend(uint8_t *to, const uint8_t *rgba, int n)
+{
+    for (int i = 0; i < n; i++, rgba += 4) {
+        const unsigned a = rgba[3];
+        for (int c = 0; c < 3; c++) {
+            const unsigned v = rgba[c] * a + 255 * (255 - a) + 128;
+            *to++ = (uint8_t)(((v >> 8) + v) >> 8);
+        }
+    }
+}
+
+void ek_sink_row(ek_image_sink *s, int y, const uint8_t *rgb)
+{
+    int x0, y0, x1, y1;
+    EK_ASSERT(y == s->next);
+    s->next++;
+    if (s->resizing) {
+        ek_resizing_row(s->resizing, rgb);
+        return;
+    }
+    place(s, 0, y, &x0, &y0);
+    place(s, 1, y, &x1, &y1);
+    ptrdiff_t stride = s->out->width, step = 3 * ((x1 - x0) + (y1 - y0) * stride);
+    uint8_t *to = s->out->rgb + 3 * (x0 + y0 * stride);
+    if (step == 3) {
+        memcpy(to, rgb, 3 * (size_t)s->width);
+        return;
+    }
+    for (int x = 0; x < s->width; x++, to += step, rgb += 3) to[0] = rgb[0], to[1] = rgb[1], to[2] = rgb[2];
+}
+
+uint8_t *ek_sink_whole(ek_image_sink *s)
+{
+    if (s->orientation <= 1 && !s->resizing) return memset(s->out->rgb, 0, ek_image_bytes(s->out));
+    s->whole = ek_alloc_big(3 * (size_t)s->width * (size_t)s->height);
+    return s->whole;
+}
+
+void ek_sink_done(ek_image_sink *s, bool good)
+{
+    if (!s->whole) return;
+    for (int y = 0; good && y < s->height; y++) ek_sink_row(s, y, s->whole + 3 * (size_t)y * (size_t)s->width);
+    ek_free_big(s->whole, 3 * (size_t)s->width * (size_t)s->height);
+    s->whole = NULL;
+}
+
+/* --- the decoder of a file, and the limits that all decoders share --- */
 
 /* HEIC's reader itself reports that libheif is missing. */
 static const struct {
@@ -51,9 +120,8 @@ static ek_err find(const ek_image_reader **out, ek_media_bytes file)
     }
     char begin[3 * 4 + 1] = "";
     for (size_t i = 0; i < 4 && i < file.n; i++) {
-        static const char digits[] = "0123456789abcdef";
-        begin[3 * i] = digits[file.p[i] >> 4], begin[3 * i + 1] = digits[file.p[i] & 15];
-        begin[3 * i + 2] = i < 3 && i + 1 < file.n ? ' ' : '\0';
+        ek_hex(begin + 3 * i, file.p + i, 1);
+        if (i < 3 && i + 1 < file.n) begin[3 * i + 2] = ' ';
     }
     ek_buf formats = {0};
     ek_decode_image_formats(&formats);

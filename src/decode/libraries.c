@@ -1,9 +1,65 @@
 #include "decode/libraries.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 
-#include "base/late.h"
+/* --- libraries loaded at run time --- */
+
+/* Code calls the functions by their own names; a stub per function jumps to the library's address. A call before
+ * late_open, or after it failed, is the caller's mistake and ends the program. */
+typedef struct late_function {
+    const char *name;
+    void **at;
+} late_function;
+
+typedef struct late {
+    const char *file; /* the linker's name at build time: "libpng16.so.16" */
+    const late_function *function;
+    int n;
+} late;
+
+/* Finds the library and all its functions. EUNSUPPORTED: the file does not exist, or lacks a function. The functions
+ * stay valid until the process ends. */
+static ek_err late_open(const late *l)
+{
+    void *library = dlopen(l->file, RTLD_NOW | RTLD_LOCAL);
+    if (!library) return ek_fail(EK_EUNSUPPORTED, "%s is not installed here: %s", l->file, dlerror());
+    for (int i = 0; i < l->n; i++) {
+        *l->function[i].at = dlsym(library, l->function[i].name);
+        if (!*l->function[i].at)
+            return ek_fail(EK_EUNSUPPORTED, "%s has no function %s: it is another version than this was built with",
+                           l->file, l->function[i].name);
+    }
+    return EK_OK;
+}
+
+#if defined(__x86_64__)
+#define JUMP(f) "endbr64\n\tjmp *ek_late_at_" #f "(%rip)\n"
+#elif defined(__aarch64__)
+#define JUMP(f) "hint #34\n\tadrp x16, ek_late_at_" #f "\n\tldr x16, [x16, :lo12:ek_late_at_" #f "]\n\tbr x16\n"
+#endif
+#if defined(__APPLE__) && defined(__aarch64__)
+#define JUMP_APPLE(f) "adrp x16, _ek_late_at_" #f "@PAGE\n\tldr x16, [x16, _ek_late_at_" #f "@PAGEOFF]\n\tbr x16\n"
+#elif defined(__APPLE__)
+#define JUMP_APPLE(f) "jmp *_ek_late_at_" #f "(%rip)\n"
+#endif
+
+/* At file scope, for every function of a library: STUB(png_read_row). */
+#ifdef __APPLE__ /* C names have an underscore there */
+#define STUB(f)           \
+    void *ek_late_at_##f; \
+    __asm__(".text\n\t.p2align 4\n\t.globl _" #f "\n\t.private_extern _" #f "\n_" #f ":\n\t" JUMP_APPLE(f));
+#else
+#define STUB(f)                                                                                                   \
+    void *ek_late_at_##f;                                                                                         \
+    __asm__(".pushsection .text\n\t.p2align 4\n\t.globl " #f "\n\t.hidden " #f "\n\t.type " #f ", %function\n" #f \
+            ":\n\t" JUMP(f) "\t.size " #f ", . - " #f "\n\t.popsection\n");
+#endif
+/* An element of late.function for the same function. */
+#define ENTRY(f) {#f, &ek_late_at_##f},
+
+/* --- their functions --- */
 
 /* clang-format off */
 #define JPEG(X)                \
@@ -51,12 +107,12 @@
 /* clang-format on */
 
 /* The library's file: the name that the linker took from the library. There is no macro if the build had no library. */
-#define LATE(id, list)                                                                        \
-    list(EK_LATE_STUB) static const ek_late_function id##_function[] = {list(EK_LATE_ENTRY)}; \
-    static const ek_late id##_late = {EK_SO_##id, id##_function, sizeof id##_function / sizeof *id##_function};
+#define LATE(id, list)                                                     \
+    list(STUB) static const late_function id##_function[] = {list(ENTRY)}; \
+    static const late id##_late = {EK_SO_##id, id##_function, sizeof id##_function / sizeof *id##_function};
 /* The tarball's helper contains all libraries except libheif (tools/make/dist.mk). */
 #ifdef EK_LIBRARIES_LINKED
-#define LIBRARY(id, list) static const ek_late id##_late = {0};
+#define LIBRARY(id, list) static const late id##_late = {0};
 #else
 #define LIBRARY LATE
 #endif
@@ -86,7 +142,7 @@ LIBRARY(SOXR, SOXR)
 #endif
 
 /* The functions of each library, without a file if they are linked, and the reason if a library is missing. */
-static const ek_late *const parts[EK_LIBRARIES][2] = {
+static const late *const parts[EK_LIBRARIES][2] = {
 #ifdef EK_SO_JPEG
     [EK_LIBRARY_JPEG] = {&JPEG_late},
 #endif
@@ -118,7 +174,7 @@ static void open_all(void)
     for (int l = 0; l < EK_LIBRARIES; l++) {
         if (!parts[l][0]) snprintf(why[l], sizeof why[l], "this build had no %s", name[l]);
         for (int i = 0; i < 2 && parts[l][i]; i++)
-            if (parts[l][i]->file && ek_late_open(parts[l][i])) snprintf(why[l], sizeof why[l], "%s", ek_err_text());
+            if (parts[l][i]->file && late_open(parts[l][i])) snprintf(why[l], sizeof why[l], "%s", ek_err_text());
     }
 }
 

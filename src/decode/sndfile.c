@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "decode/sound_read.h"
-#include "decode/streams.h"
 
 typedef struct source {
     const ek_stream *stream;

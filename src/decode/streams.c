@@ -1,6 +1,6 @@
 /* Ogg and FLAC, and tags before either of them. */
 #define _GNU_SOURCE /* memmem */
-#include "decode/streams.h"
+#include "decode/sound_read.h"
 
 #include "base/encoding.h"
 

@@ -1,7 +1,7 @@
 /* MPEG audio: frames, each with its own length. */
 #include <string.h>
 
-#include "decode/streams.h"
+#include "decode/sound_read.h"
 
 typedef struct frame {
     int version, layer; /* version: 1: MPEG 1, 2: 2, 3: 2.5 */

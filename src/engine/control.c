@@ -2,7 +2,7 @@
  * reading its counters. */
 #include <stdio.h>
 
-#include "base/thread.h"
+#include "base/log.h"
 #include "engine/state.h"
 
 const ek_model *ek_engine_model(const ek_engine *e)

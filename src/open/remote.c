@@ -13,7 +13,6 @@
 #include "base/hash/rng.h"
 #include "base/linux.h"
 #include "base/log.h"
-#include "base/thread.h"
 #include "hub/curl.h"
 #include "text/draft_message.h"
 

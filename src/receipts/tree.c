@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/encoding.h"
 #include "base/err.h"
 #include "base/hash/hash.h"
 
@@ -14,12 +15,7 @@ bool ek_hash_equal(const ek_hash *a, const ek_hash *b)
 
 void ek_hash_text(char out[65], const ek_hash *h)
 {
-    static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < EK_HASH; i++) {
-        out[2 * i] = digits[h->h[i] >> 4];
-        out[2 * i + 1] = digits[h->h[i] & 15];
-    }
-    out[64] = '\0';
+    ek_hex(out, h->h, EK_HASH);
 }
 
 bool ek_hash_read(ek_hash *out, const char *text, size_t n)

@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
 #include "replies/table.h"
 
 enum { MAX_QUEUED_BYTES = 64 << 20, BATCH = 256 };

@@ -22,7 +22,7 @@ ROOMS = ("src/cuda", "src/gpu", "src/engine")  # no circle between files inside 
 MAX_FILES = 45  # of one folder, before a warning
 MAX_MEMBERS = 60  # of a struct
 # These stand before functions of the C library in one program: others that call malloc do not mean them.
-IN_PLACE_OF_LIBC = ("src/helper/zeroed.c", "src/helper/one_processor.c")
+IN_PLACE_OF_LIBC = ("src/helper/in_place_of_libc.c",)
 SOURCES = (".c", ".h", ".cu", ".cuh", ".S", ".def", ".inc")
 # What is compiled for one processor has no object on others, nor has what stands in for a part that this build has.
 OTHER_PROCESSORS = re.compile(r"/(x86|arm)/|/absent\.c$")

@@ -77,43 +77,38 @@ static void multiply(void *arg, int task, int worker)
     if (m->fn() == 1) sink = 1;
 }
 
+/* fn NULL: this machine has no such instruction. */
 static double multiply_all(ek_pool *pool, ek_peak_multiply_fn *fn, int per_register)
 {
     if (!fn) return 0;
-    multiplying m = {fn};
-    ek_pool_run(pool, multiply, &m, ek_pool_threads(pool));
+    ek_pool_run(pool, multiply, &(multiplying){fn}, ek_pool_threads(pool));
     return (double)EK_PEAK_ROUNDS * 12 * per_register * ek_pool_threads(pool);
 }
 
+#ifdef __x86_64__
+#define IF_X86(fn) fn
+#else
+#define IF_X86(fn) NULL
+#endif
+
 double ek_peak_int8(ek_pool *pool, unsigned cpu)
 {
-#ifdef __x86_64__
-    if (cpu & EK_CPU_AVX512) return multiply_all(pool, ek_peak_int8_avx512, 64);
-    if (cpu & EK_CPU_AVXVNNI) return multiply_all(pool, ek_peak_int8_avxvnni, 32);
-    if (cpu & EK_CPU_AVX2) return multiply_all(pool, ek_peak_int8_avx2, 32);
-#endif
-    (void)cpu;
-    return multiply_all(pool, NULL, 0);
+    if (cpu & EK_CPU_AVX512) return multiply_all(pool, IF_X86(ek_peak_int8_avx512), 64);
+    if (cpu & EK_CPU_AVXVNNI) return multiply_all(pool, IF_X86(ek_peak_int8_avxvnni), 32);
+    return cpu & EK_CPU_AVX2 ? multiply_all(pool, IF_X86(ek_peak_int8_avx2), 32) : 0;
 }
 
 double ek_peak_f32(ek_pool *pool, unsigned cpu)
 {
-#ifdef __x86_64__
-    if (cpu & EK_CPU_AVX512) return multiply_all(pool, ek_peak_f32_avx512, 16);
-    if (cpu & EK_CPU_AVX2) return multiply_all(pool, ek_peak_f32_avx2, 8);
-#endif
-    (void)cpu;
-    return multiply_all(pool, NULL, 0);
+    if (cpu & EK_CPU_AVX512) return multiply_all(pool, IF_X86(ek_peak_f32_avx512), 16);
+    return cpu & EK_CPU_AVX2 ? multiply_all(pool, IF_X86(ek_peak_f32_avx2), 8) : 0;
 }
 
 double ek_peak_amx(ek_pool *pool, unsigned cpu)
 {
-#ifdef __x86_64__
     /* One round is 6 products of 16 x 64 x 16, but multiply_all counts 12. */
-    if (cpu & EK_CPU_AMX) return multiply_all(pool, ek_peak_int8_amx, 16 * 64 * 16 / 2 / EK_PEAK_TILE_ROUNDS);
-#endif
-    (void)cpu;
-    return multiply_all(pool, NULL, 0);
+    if (!(cpu & EK_CPU_AMX)) return 0;
+    return multiply_all(pool, IF_X86(ek_peak_int8_amx), 16 * 64 * 16 / 2 / EK_PEAK_TILE_ROUNDS);
 }
 
 const char *ek_peak_int8_name(unsigned cpu)

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/linux.h"
-#include "base/thread.h"
+#include "base/log.h"
 
 /* Workers spin this many times before they sleep. Operators in a step follow each other within microseconds, but a
  * wake-up by the kernel costs tens of microseconds. */

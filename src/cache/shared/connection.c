@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
 
 #define SHORTEST_REST 0.25
 #define LONGEST_REST  30.0

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/thread.h"
+#include "base/log.h"
 
 typedef struct job {
     const ek_mask *mask;

@@ -6,88 +6,63 @@
 
 #include "base/machine/peak.h"
 
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define EACH(X)   X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define ZERO(i)   __typeof__(total) s##i = total;
+#define GATHER(i) total += s##i;
+/* total is zero before. The sums' meaning does not matter. */
+#define MULTIPLY(STEP)                         \
+    EACH(ZERO)                                 \
+    for (int r = 0; r < EK_PEAK_ROUNDS; r++) { \
+        EACH(STEP)                             \
+    }                                          \
+    EACH(GATHER)
 
 #if defined(EK_ISA_avx2)
 /* PMADDUBSW needs an addition for the sum of its products. */
 
 int64_t ek_peak_int8_avx2(void)
 {
-#define ZERO(i) __m256i s##i = _mm256_setzero_si256();
 #define STEP(i)                                                           \
     __asm__ volatile("vpmaddubsw %2, %1, %0" : "=x"(p) : "x"(a), "x"(b)); \
     __asm__ volatile("vpaddw %1, %0, %0" : "+x"(s##i) : "x"(p));
-#define GATHER(i) total = _mm256_add_epi16(total, s##i);
     __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5), p, total = _mm256_setzero_si256();
-    EACH(ZERO)
-    for (int r = 0; r < EK_PEAK_ROUNDS; r++) {
-        EACH(STEP)
-    }
-    EACH(GATHER)
+    MULTIPLY(STEP)
     return _mm256_extract_epi16(total, 0);
-#undef ZERO
 #undef STEP
-#undef GATHER
 }
 
 int64_t ek_peak_f32_avx2(void)
 {
-#define ZERO(i)   __m256 s##i = _mm256_setzero_ps();
-#define STEP(i)   __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(s##i) : "x"(a), "x"(b));
-#define GATHER(i) total = _mm256_add_ps(total, s##i);
+#define STEP(i) __asm__ volatile("vfmadd231ps %2, %1, %0" : "+x"(s##i) : "x"(a), "x"(b));
     __m256 a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(0x1p-20f), total = _mm256_setzero_ps();
-    EACH(ZERO)
-    for (int r = 0; r < EK_PEAK_ROUNDS; r++) {
-        EACH(STEP)
-    }
-    EACH(GATHER)
+    MULTIPLY(STEP)
     return (int64_t)_mm256_cvtss_f32(total);
 }
 
 #elif defined(EK_ISA_avxvnni)
 int64_t ek_peak_int8_avxvnni(void)
 {
-#define ZERO(i)   __m256i s##i = _mm256_setzero_si256();
-#define STEP(i)   __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(s##i) : "x"(a), "x"(b));
-#define GATHER(i) total = _mm256_add_epi32(total, s##i);
+#define STEP(i) __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(s##i) : "x"(a), "x"(b));
     __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5), total = _mm256_setzero_si256();
-    EACH(ZERO)
-    for (int r = 0; r < EK_PEAK_ROUNDS; r++) {
-        EACH(STEP)
-    }
-    EACH(GATHER)
+    MULTIPLY(STEP)
     return _mm256_extract_epi32(total, 0);
 }
 
 #elif defined(EK_ISA_avx512)
 int64_t ek_peak_int8_avx512(void)
 {
-#define ZERO(i)   __m512i s##i = _mm512_setzero_si512();
-#define STEP(i)   __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(s##i) : "v"(a), "v"(b));
-#define GATHER(i) total = _mm512_add_epi32(total, s##i);
+#define STEP(i) __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(s##i) : "v"(a), "v"(b));
     __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(5), total = _mm512_setzero_si512();
-    EACH(ZERO)
-    for (int r = 0; r < EK_PEAK_ROUNDS; r++) {
-        EACH(STEP)
-    }
-    EACH(GATHER)
+    MULTIPLY(STEP)
     return _mm512_reduce_add_epi32(total);
-#undef ZERO
 #undef STEP
-#undef GATHER
 }
 
 int64_t ek_peak_f32_avx512(void)
 {
-#define ZERO(i)   __m512 s##i = _mm512_setzero_ps();
-#define STEP(i)   __asm__ volatile("vfmadd231ps %2, %1, %0" : "+v"(s##i) : "v"(a), "v"(b));
-#define GATHER(i) total = _mm512_add_ps(total, s##i);
+#define STEP(i) __asm__ volatile("vfmadd231ps %2, %1, %0" : "+v"(s##i) : "v"(a), "v"(b));
     __m512 a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(0x1p-20f), total = _mm512_setzero_ps();
-    EACH(ZERO)
-    for (int r = 0; r < EK_PEAK_ROUNDS; r++) {
-        EACH(STEP)
-    }
-    EACH(GATHER)
+    MULTIPLY(STEP)
     return (int64_t)_mm512_reduce_add_ps(total);
 }
 

@@ -1,20 +1,45 @@
-/* Zeroes all memory that a decoder allocates. A damaged file may leave bytes unwritten. They have to be the same in
- * every process, and never an address or a part of other data. This file overrides the C library's allocator for all
- * libraries of the process; on macOS an environment variable of the helper does this. */
+/* Functions in place of the C library's, for all libraries of the helper's processes. On macOS a program cannot
+ * override those of its libraries; an environment variable of the helper zeroes memory there. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define PUBLIC __attribute__((visibility("default")))
+
+/* Decoders see only one processor. With more threads, the result of a damaged file would depend on the threads' order,
+ * and each thread would take uncounted memory. */
+#ifdef __linux__
+#include <pthread.h>
+#include <sched.h>
+
+PUBLIC int sched_getaffinity(pid_t pid, size_t n, cpu_set_t *out)
+{
+    (void)pid;
+    memset(out, 0, n);
+    CPU_SET_S(0, n, out);
+    return 0;
+}
+
+PUBLIC int pthread_getaffinity_np(pthread_t thread, size_t n, cpu_set_t *out)
+{
+    (void)thread;
+    return sched_getaffinity(0, n, out);
+}
+#endif
+
+/* All memory that a decoder allocates is zeroed. A damaged file may leave bytes unwritten. They have to be the same in
+ * every process, and never an address or a part of other data. */
 #if defined(__GLIBC__) && !defined(EK_SANITIZED) && !defined(__SANITIZE_ADDRESS__)
 #include <malloc.h>
 
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
-
-#define PUBLIC __attribute__((visibility("default")))
 
 PUBLIC void *malloc(size_t n)
 {
