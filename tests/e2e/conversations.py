@@ -65,7 +65,7 @@ def by_pages(s, path, all_, order):
 
 
 WRONG = (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=", "limit"), ("order=up", "order"), ("limit=" + 20 * "9", "limit"),
-         ("after=" + 199 * "x", "after"), ("after=%00", "after"))
+         ("after=" + 513 * "x", "after"), ("after=%00", "after"))
 
 
 def pages(s):
@@ -92,6 +92,20 @@ def pages(s):
         assert ok(s, "GET", f"{PATH}/{c}/items?{query}", None, 400)["error"]["param"] == param
 
 
+def added_twice(s):
+    """A client's second try: its items have ids of their own, and every page leads on."""
+    c = ok(s, "POST", PATH, {})["id"]
+    path = f"{PATH}/{c}/items"
+    for i in range(12):
+        page = ok(s, "POST", path, {"items": [{**user(str(i)), "id": "msg_1"}, {"type": "function_call_output", "call_id": "c", "output": "o"}]})
+        assert page["data"] == items(s, c)[-2:] and page["first_id"] == page["data"][0]["id"] and (page["first_id"] == "msg_1") == (i == 0), page
+    all_ = items(s, c)
+    assert len({i["id"] for i in all_}) == 24 and texts(all_) == [str(i) for i in range(12)]
+    for order in ("asc", "desc"):
+        by_pages(s, path, all_, order)
+    assert ok(s, "GET", f"{path}/{all_[2]['id']}") == all_[2]
+
+
 def pages_of_input(s):
     """What a response was the reply to is read by the same pages; what came without an id has one."""
     given = [{**user(str(i)), **({"id": f'msg "{i}"'} if i % 10 == 3 else {})} for i in range(24)]
@@ -108,6 +122,13 @@ def pages_of_input(s):
     for query, param in WRONG:
         assert ok(s, "GET", f"{path}?{query}", None, 400)["error"]["param"] == param
     assert "msg_none" in ok(s, "GET", path + "?after=msg_none", None, 404)["error"]["message"]
+    # Ids may be long, and one that occurs twice would lead back to its first page.
+    twice = [{**user(str(i)), "id": "x" * 500 + str(i % 10)} for i in range(24)]
+    path = f"{RESPONSES}/{ask(s, input=twice)['id']}/input_items"
+    all_ = ok(s, "GET", path + "?order=asc&limit=100")["data"]
+    assert [i["id"] for i in all_[:10]] == [i["id"] for i in twice[:10]] and len({i["id"] for i in all_}) == 24
+    for order in ("asc", "desc"):
+        by_pages(s, path, all_, order)
     # An item of it can be named in a later request.
     want = ask(s, input=[given[4], user("And now?")])["evenkeel"]["digest"]
     assert ask(s, input=[{"type": "item_reference", "id": all_[4]["id"]}, user("And now?")])["evenkeel"]["digest"] == want
@@ -246,7 +267,7 @@ def by_key():
 
 def main():
     with Server(PROGRAM, "--model", MODEL) as s:
-        for test in (made_changed_deleted, pages, pages_of_input, continued, calls, refused, too_large, at_once):
+        for test in (made_changed_deleted, added_twice, pages, pages_of_input, continued, calls, refused, too_large, at_once):
             counted.run(test, s)
     counted.run(by_key)
     return counted.closing()

@@ -52,8 +52,20 @@ static void items_come_and_go(void **state)
     has(0, id,
         "{\"object\":\"list\",\"data\":[" ONE_A "],\"first_id\":\"msg_1\",\"last_id\":\"msg_1\",\"has_more\":false}");
     items = made(0, "[" TWO ",{\"type\":\"compaction_trigger\"}]");
-    assert_int_equal(ek_conversation_append(store, 0, id, &items), EK_OK);
+    assert_int_equal(ek_conversation_append(store, 0, id, &items, NULL), EK_OK);
     has(0, id, "{\"object\":\"list\",\"data\":[" ONE_A "," TWO "],\"first_id\":\"msg_1\",\"last_id\":\"out_2\",");
+    items = made(0, "[" ONE "\"b\"}]"); /* its id is taken */
+    ek_buf added = {0};
+    assert_int_equal(ek_conversation_append(store, 0, id, &items, &added), EK_OK);
+    assert_non_null(strstr(added.data, "[{\"id\":\"item_"));
+    ek_buf_fini(&added);
+    has(0, id, "{\"object\":\"list\",\"data\":[" ONE_A "," TWO ",{\"id\":\"item_");
+    const ek_item_page last = {.limit = 1};
+    assert_int_equal(ek_conversation_put_page(&added, store, 0, id, &last), EK_OK);
+    char name[EK_CONVERSATION_ID];
+    assert_int_equal(sscanf(added.data, "{\"object\":\"list\",\"data\":[{\"id\":\"%63[^\"]", name), 1);
+    ek_buf_fini(&added);
+    assert_int_equal(ek_conversation_delete_item(store, 0, id, name), EK_OK);
     /* They can be referred to, and are continued as a response is. */
     gives(store, "\"input\":[{\"type\":\"item_reference\",\"id\":\"msg_1\"}]",
           "[{\"role\":\"user\",\"content\":\"a\"}]");
@@ -73,7 +85,7 @@ static void items_come_and_go(void **state)
     assert_int_equal(ek_conversation_delete(store, 0, id), EK_OK);
     assert_int_equal(ek_conversation_delete(store, 0, id), EK_ENOTFOUND);
     items = made(0, "[" TWO "]");
-    assert_int_equal(ek_conversation_append(store, 0, id, &items), EK_ENOTFOUND);
+    assert_int_equal(ek_conversation_append(store, 0, id, &items, NULL), EK_ENOTFOUND);
     ek_response_store_close(store);
 }
 
@@ -88,7 +100,7 @@ static void others_have_none_of_it(void **state)
     assert_int_equal(ek_conversation_create(store, 1, 0, "{}", &items, id), EK_OK);
     for (uint64_t other = 0; other < 3; other += 2) {
         items = made(other, "[]");
-        assert_int_equal(ek_conversation_append(store, other, id, &items), EK_ENOTFOUND);
+        assert_int_equal(ek_conversation_append(store, other, id, &items, NULL), EK_ENOTFOUND);
         assert_int_equal(ek_conversation_put(&out, store, other, id), EK_ENOTFOUND);
         assert_int_equal(ek_conversation_size(store, other, id, &n), EK_ENOTFOUND);
         assert_int_equal(ek_conversation_set_metadata(store, other, id, "{}"), EK_ENOTFOUND);
@@ -119,7 +131,7 @@ static void a_change_without_room_changes_nothing(void **state)
     ek_buf list = {0};
     ek_buf_fmt(&list, "[{\"role\":\"user\",\"content\":\"%4000s\"}]", "x");
     items = made(0, list.data);
-    assert_int_equal(ek_conversation_append(store, 0, id, &items), EK_ENOMEM);
+    assert_int_equal(ek_conversation_append(store, 0, id, &items, NULL), EK_ENOMEM);
     assert_int_equal(ek_conversation_size(store, 0, id, &after), EK_OK);
     assert_int_equal(before, after);
     has(0, id, "{\"object\":\"list\",\"data\":[" ONE_A "],");

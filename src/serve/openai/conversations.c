@@ -125,17 +125,6 @@ static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_requ
     return EK_OK;
 }
 
-/* The items are written as a page before the conversation takes them over. */
-static ek_err add(ek_buf *out, ek_conversation_ask *a)
-{
-    ek_buf list = {0};
-    ek_items_put_all(&list, &a->items);
-    ek_err err = ek_conversation_append(a->store, a->owner, ek_buf_text(&a->id), &a->items);
-    if (!err) ek_buf_add(out, ek_buf_text(&list), list.len);
-    ek_buf_fini(&list);
-    return err;
-}
-
 static ek_err delete (ek_buf *out, const ek_conversation_ask *a)
 {
     EK_TRY(ek_conversation_delete(a->store, a->owner, ek_buf_text(&a->id)));
@@ -160,7 +149,7 @@ static ek_err answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *
         EK_TRY(ek_conversation_set_metadata(a->store, a->owner, ek_buf_text(&a->id), metadata));
         return ek_conversation_put(out, a->store, a->owner, ek_buf_text(&a->id));
     case DELETE: return delete (out, a);
-    case ADD: return add(out, a);
+    case ADD: return ek_conversation_append(a->store, a->owner, ek_buf_text(&a->id), &a->items, out);
     case LIST: return ek_conversation_put_page(out, a->store, a->owner, ek_buf_text(&a->id), &a->page);
     case GET_ITEM: return ek_conversation_put_item(out, a->store, a->owner, ek_buf_text(&a->id), ek_buf_text(&a->item));
     case DELETE_ITEM:

@@ -119,6 +119,6 @@ void ek_responses_extend(ek_responses *o, const ek_buf *response)
         item.output = false;
         ek_stored_items_add(&all->at, &item);
     }
-    (void)ek_conversation_append(o->conversations, o->owner, o->conversation, all); /* a deleted one stays so */
+    (void)ek_conversation_append(o->conversations, o->owner, o->conversation, all, NULL); /* a deleted one stays so */
     o->conversations = NULL;
 }

@@ -8,7 +8,7 @@
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
 
-enum { MAX_LABEL = 512 }; /* maximum bytes of an id or a status; this server's are shorter */
+enum { MAX_LABEL = EK_ITEM_AFTER - 1 }; /* maximum bytes of an id or a status; this server's are shorter */
 
 /* Members by the type of an item, NULL at the end. Items of other types are kept whole. */
 static const struct {
@@ -159,8 +159,17 @@ ek_err ek_responses_resolve(json_t **items, const json_t *earlier, const ek_api_
     return err;
 }
 
+/* Whether the id of n bytes can be kept: no item before it has the same. */
+static bool is_free_id(const ek_responses *o, ek_item_keys *taken, const char *id, size_t n)
+{
+    if (!id || !n || n > MAX_LABEL || strlen(id) != n) return false;
+    return ek_item_keys_add(taken, ek_response_store_key(o->store, o->owner, id, n));
+}
+
 void ek_responses_keep_input(ek_responses *o, const json_t *items)
 {
+    ek_item_keys taken;
+    ek_item_keys_open(&taken, json_array_size(items));
     ek_buf_char(&o->input, '[');
     for (size_t i = 0; i < json_array_size(items); i++) {
         const json_t *item = json_array_get(items, i);
@@ -168,7 +177,7 @@ void ek_responses_keep_input(ek_responses *o, const json_t *items)
         char own[EK_ITEM_ID];
         size_t n_id;
         const char *id = ek_json_get_text(item, "id", &n_id);
-        if (!id || !n_id || n_id > MAX_LABEL || strlen(id) != n_id) {
+        if (!is_free_id(o, &taken, id, n_id)) {
             ek_responses_make_id(own, type ? type : "message");
             id = own, n_id = strlen(own);
         }
@@ -179,6 +188,7 @@ void ek_responses_keep_input(ek_responses *o, const json_t *items)
         ek_response_store_note(o->store, o->owner, &o->items, id, n_id, where);
     }
     ek_buf_char(&o->input, ']');
+    ek_item_keys_close(&taken);
     o->n_inputs = o->items.n;
 }
 

@@ -9,6 +9,8 @@
 #include "serve/store/response_state.h"
 #include "text/json/json.h"
 
+static const char head[] = "{\"id\":"; /* of each item */
+
 void ek_new_items_fini(ek_new_items *items)
 {
     ek_buf_fini(&items->text);
@@ -152,21 +154,6 @@ static ek_err finish(change *c)
     return err;
 }
 
-ek_err ek_conversation_append(ek_response_store *s, uint64_t owner, const char *id, ek_new_items *items)
-{
-    change c;
-    ek_err err = begin(&c, s, owner, id);
-    if (!err) {
-        keep_object(&c);
-        ek_buf_reserve(&c.to.input, c.from->input.len + items->text.len + 2);
-        keep_items(&c, 0, c.from->items.n);
-        copy_items(&c.to.input, &c.to.items, ek_buf_text(&items->text), &items->at, 0, items->at.n);
-        err = finish(&c);
-    }
-    ek_new_items_fini(items);
-    return err;
-}
-
 ek_err ek_conversation_set_metadata(ek_response_store *s, uint64_t owner, const char *id, const char *metadata)
 {
     change c;
@@ -188,7 +175,7 @@ static int find(const ek_response_entry *e, int n_items, const char *item)
     const uint64_t key = ek_item_key(&e->store->items, e->owner_id, item, strlen(item));
     ek_buf begin = {0};
     int found = -1;
-    ek_buf_str(&begin, "{\"id\":");
+    ek_buf_str(&begin, head);
     ek_json_quote(&begin, item, strlen(item));
     for (int i = 0; i < n_items && found < 0; i++) {
         const ek_stored_item *at = &e->items.at[i].item;
@@ -273,13 +260,19 @@ ek_err ek_item_page_read(ek_api_request *r, ek_item_page *page, ek_span target)
     return EK_OK;
 }
 
+/* What follows the id of an item. */
+static const char *end_of_id(const char *item)
+{
+    const char *end = item + sizeof head;
+    while (*end != '"') end += *end == '\\' ? 2 : 1;
+    return end + 1;
+}
+
 /* Writes the stored id of an item, with its quotes. */
 static void put_id(ek_buf *out, const char *item)
 {
-    static const char head[] = "{\"id\":";
-    const char *id = item + sizeof head - 1, *end = id + 1;
-    while (*end != '"') end += *end == '\\' ? 2 : 1;
-    ek_buf_add(out, id, (size_t)(end - id) + 1);
+    const char *id = item + sizeof head - 1;
+    ek_buf_add(out, id, (size_t)(end_of_id(item) - id));
 }
 
 typedef struct range {
@@ -312,9 +305,55 @@ static void put_page(ek_buf *out, const char *text, const ek_stored_items *items
     put_end(out, text, items, r);
 }
 
-void ek_items_put_all(ek_buf *out, const ek_new_items *items)
+/* Simultaneous requests and a client's second try may add ids that the conversation has by now: such items get new
+ * ids. */
+static void give_free_ids(const ek_response_store *s, uint64_t owner, ek_new_items *items, const ek_stored_items *there)
 {
-    put_page(out, ek_buf_text(&items->text), &items->at, &(range){.n = items->at.n, .step = 1});
+    ek_item_keys taken;
+    ek_new_items out = {0};
+    ek_item_keys_open(&taken, (size_t)there->n + (size_t)items->at.n);
+    for (int i = 0; i < there->n; i++) (void)ek_item_keys_add(&taken, there->at[i].item.key);
+    for (int i = 0; i < items->at.n; i++) {
+        ek_stored_item item = items->at.at[i].item;
+        const char *text = ek_buf_text(&items->text) + item.from;
+        if (out.text.len > 0) ek_buf_char(&out.text, ',');
+        const size_t from = out.text.len;
+        if (ek_item_keys_add(&taken, item.key)) {
+            ek_buf_add(&out.text, text, item.n);
+            item.from = from;
+            ek_stored_items_add(&out.at, &item);
+            continue;
+        }
+        char id[32];
+        uint64_t random[2];
+        (void)ek_random(random, sizeof random);
+        const int n = snprintf(id, sizeof id, "item_%016llx%08x", (unsigned long long)random[0], (unsigned)random[1]);
+        const char *rest = end_of_id(text);
+        ek_buf_fmt(&out.text, "{\"id\":\"%s\"", id);
+        ek_buf_add(&out.text, rest, item.n - (size_t)(rest - text));
+        item.from = from, item.n = out.text.len - from;
+        ek_response_store_note(s, owner, &out.at, id, (size_t)n, item);
+    }
+    ek_item_keys_close(&taken);
+    ek_new_items_fini(items);
+    *items = out;
+}
+
+ek_err ek_conversation_append(ek_response_store *s, uint64_t owner, const char *id, ek_new_items *items, ek_buf *list)
+{
+    change c;
+    ek_err err = begin(&c, s, owner, id);
+    if (!err) {
+        give_free_ids(s, owner, items, &c.from->items);
+        keep_object(&c);
+        ek_buf_reserve(&c.to.input, c.from->input.len + items->text.len + 2);
+        keep_items(&c, 0, c.from->items.n);
+        copy_items(&c.to.input, &c.to.items, ek_buf_text(&items->text), &items->at, 0, items->at.n);
+        err = finish(&c);
+    }
+    if (!err && list) put_page(list, ek_buf_text(&items->text), &items->at, &(range){.n = items->at.n, .step = 1});
+    ek_new_items_fini(items);
+    return err;
 }
 
 /* The page among the first n items; false: its item before is not there. */

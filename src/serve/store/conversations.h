@@ -8,6 +8,7 @@
 
 #define EK_CONVERSATIONS_ID "conv_"
 enum { EK_CONVERSATION_BYTES = 32 << 20, EK_CONVERSATION_ID = 64 }; /* bytes of all items; of an id with its NUL */
+enum { EK_ITEM_AFTER = 513 };                                       /* maximum bytes of an item's id with its NUL */
 
 /* Items to be added: JSON objects separated by commas, each with its id as the first member, and their positions in
  * text. Zero-initialise. */
@@ -17,8 +18,6 @@ typedef struct ek_new_items {
 } ek_new_items;
 
 void ek_new_items_fini(ek_new_items *items);
-/* Appends them as one page. */
-void ek_items_put_all(ek_buf *out, const ek_new_items *items);
 
 /* Makes a conversation of these items and takes them over. metadata: a JSON object. out: the new id. ETOOLARGE. */
 ek_err ek_conversation_create(ek_response_store *s, uint64_t owner, int64_t created, const char *metadata,
@@ -26,8 +25,9 @@ ek_err ek_conversation_create(ek_response_store *s, uint64_t owner, int64_t crea
 
 /* All functions below: ENOTFOUND if the owner has no such conversation, or the conversation no such item. */
 
-/* Adds items and takes them over. ETOOLARGE: nothing has changed. */
-ek_err ek_conversation_append(ek_response_store *s, uint64_t owner, const char *id, ek_new_items *items);
+/* Adds items and takes them over; an item whose id is taken gets a new one. Appends them to list as one page, if there
+ * is one (may be NULL). ETOOLARGE: nothing has changed. */
+ek_err ek_conversation_append(ek_response_store *s, uint64_t owner, const char *id, ek_new_items *items, ek_buf *list);
 ek_err ek_conversation_set_metadata(ek_response_store *s, uint64_t owner, const char *id, const char *metadata);
 ek_err ek_conversation_delete(ek_response_store *s, uint64_t owner, const char *id);
 ek_err ek_conversation_delete_item(ek_response_store *s, uint64_t owner, const char *id, const char *item);
@@ -38,7 +38,7 @@ ek_err ek_conversation_put(ek_buf *out, ek_response_store *s, uint64_t owner, co
 ek_err ek_conversation_put_item(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id, const char *item);
 
 typedef struct ek_item_page {
-    char after[128]; /* the id of the item before the page, in the page's order; "": start at the first */
+    char after[EK_ITEM_AFTER]; /* the id of the item before the page, in the page's order; "": start at the first */
     int limit;
     bool oldest_first;
 } ek_item_page;

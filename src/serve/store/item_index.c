@@ -22,6 +22,28 @@ void ek_stored_items_fini(ek_stored_items *list)
     *list = (ek_stored_items){0};
 }
 
+void ek_item_keys_open(ek_item_keys *k, size_t max)
+{
+    k->n_slots = 16;
+    while (k->n_slots < 2 * max) k->n_slots *= 2;
+    k->slot = ek_alloc(k->n_slots * sizeof *k->slot);
+}
+
+bool ek_item_keys_add(ek_item_keys *k, uint64_t key)
+{
+    key += key == 0; /* 0: an empty slot */
+    uint64_t *at = &k->slot[key & (k->n_slots - 1)];
+    while (*at && *at != key) at = at + 1 < k->slot + k->n_slots ? at + 1 : k->slot;
+    if (*at) return false;
+    *at = key;
+    return true;
+}
+
+void ek_item_keys_close(ek_item_keys *k)
+{
+    free(k->slot);
+}
+
 void ek_item_index_open(ek_item_index *x)
 {
     x->bucket = ek_alloc(BUCKETS * sizeof(ek_item_node *));

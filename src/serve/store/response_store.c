@@ -153,10 +153,15 @@ static void take_over(ek_buf *to, ek_buf *from)
     if (to->data) to->data = ek_realloc(to->data, to->cap = to->len + 1);
 }
 
+uint64_t ek_response_store_key(const ek_response_store *s, uint64_t owner_id, const char *id, size_t n_id)
+{
+    return ek_item_key(&s->items, owner_id, id, n_id);
+}
+
 void ek_response_store_note(const ek_response_store *s, uint64_t owner_id, ek_stored_items *items, const char *id,
                             size_t n_id, ek_stored_item where)
 {
-    where.key = ek_item_key(&s->items, owner_id, id, n_id);
+    where.key = ek_response_store_key(s, owner_id, id, n_id);
     ek_stored_items_add(items, &where);
 }
 

@@ -68,6 +68,19 @@ typedef struct ek_stored_response {
 /* Adds the position of the item with this id to items, for a response that will be put; sets where.key. */
 void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_stored_items *items, const char *id,
                             size_t n_id, ek_stored_item where);
+/* The key of an item with this id. */
+uint64_t ek_response_store_key(const ek_response_store *s, uint64_t owner, const char *id, size_t n_id);
+
+/* The keys of a list's items, so that no id occurs twice in it: a page that begins after an id would otherwise repeat
+ * itself. max: the largest number of keys. */
+typedef struct ek_item_keys {
+    uint64_t *slot;
+    size_t n_slots;
+} ek_item_keys;
+
+void ek_item_keys_open(ek_item_keys *k, size_t max);
+bool ek_item_keys_add(ek_item_keys *k, uint64_t key); /* false: it is there already */
+void ek_item_keys_close(ek_item_keys *k);
 /* Keeps a response. The texts are taken over and left empty; the rest is copied. False, and an older response with the
  * same id stays: the response is larger than max_bytes; room for it would cost an owner with fewer bytes than it takes;
  * or held responses leave no room. */
