@@ -6,8 +6,7 @@
 #include <strings.h>
 
 #include "base/alloc.h"
-#include "serve/http/origins.h"
-#include "serve/http/keys.h"
+#include "serve/http/access.h"
 #include "serve/page/page.h"
 #include "serve/routes.h"
 #include "serve/session.h"

@@ -40,9 +40,9 @@ typedef struct ek_server_opts {
     bool on_device;            /* the weights lie on a device: for clients that ask for it */
     const char *api_keys;      /* separated by commas; NULL: none. Without any key everybody may use the API */
     const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */
-    const char *open_paths;    /* serve/http/keys.h; NULL: the default of --open-paths */
-    const char *cors_origins;  /* serve/http/origins.h; copied. NULL: none */
-    /* serve/http/origins.h; copied; always checked. NULL: the names of this machine, which are checked only if
+    const char *open_paths;    /* serve/http/access.h; NULL: the default of --open-paths */
+    const char *cors_origins;  /* serve/http/access.h; copied. NULL: none */
+    /* serve/http/access.h; copied; always checked. NULL: the names of this machine, which are checked only if
      * strangers could use the server through a browser: on loopback without keys. */
     const char *allowed_hosts;
     /* The digest of the model (model/weights/digest.h) for /v1/fingerprint, computed on a thread of its own. NULL: the

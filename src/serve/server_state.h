@@ -6,11 +6,10 @@
 #include "serve/api/model_card.h"
 #include "serve/events/events.h"
 #include "serve/fetch/fetch.h"
-#include "serve/http/keys.h"
-#include "serve/http/loop.h"
+#include "serve/http/access.h"
+#include "serve/http/http.h"
 #include "serve/threads/mailbox.h"
 #include "serve/status.h"
-#include "serve/http/request_memory.h"
 #include "serve/threads/workers.h"
 #include "serve/server.h"
 

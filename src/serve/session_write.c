@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
-#include "serve/http/loop.h"
+#include "serve/http/http.h"
 #include "serve/receipts.h"
 #include "serve/routes.h"
 #include "serve/session_state.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <event2/event.h>
 
-#include "serve/http/loop.h"
+#include "serve/http/http.h"
 #include "serve/threads/mailbox.h"
 
 enum { N = 64 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "serve/http/keys.h"
+#include "serve/http/access.h"
 
 static ek_server *server;
 

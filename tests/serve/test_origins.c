@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "serve/http/origins.h"
+#include "serve/http/access.h"
 #include "../support/files.h"
 
 #define CHAT      "/v1/chat/completions"

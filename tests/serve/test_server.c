@@ -13,8 +13,7 @@
 #include "base/log.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
-#include "serve/http/origins.h"
-#include "serve/http/keys.h"
+#include "serve/http/access.h"
 #include "serve/server_state.h"
 #include "../support/files.h"
 

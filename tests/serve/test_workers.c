@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/http/loop.h"
+#include "serve/http/http.h"
 #include "serve/threads/workers.h"
 
 enum { THREADS = 4, SHARE = 2, JOBS = 10, CLIENTS = 3 };

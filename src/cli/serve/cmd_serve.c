@@ -23,8 +23,7 @@
 #include "model/weights/digest.h"
 #include "receipts/key.h"
 #include "serve/api/model_card.h"
-#include "serve/http/origins.h"
-#include "serve/http/keys.h"
+#include "serve/http/access.h"
 #include "serve/journal/journal.h"
 #include "serve/server.h"
 

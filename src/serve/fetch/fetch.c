@@ -12,7 +12,7 @@
 #include "base/linux.h"
 #include "hub/curl.h"
 #include "media/limits.h"
-#include "serve/http/request_memory.h"
+#include "serve/http/http.h"
 
 /* After FREE_SECONDS a transfer must have received MIN_RATE bytes for each further second, redirects included. */
 enum { MAX_SECONDS = 10, MAX_REDIRECTS = 5, FREE_SECONDS = 3, MIN_RATE = 32 << 10 };

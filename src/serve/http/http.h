@@ -8,17 +8,69 @@
 #ifndef EK_SERVE_HTTP_H
 #define EK_SERVE_HTTP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/histogram.h"
 #include "serve/http/http_head.h"
 
+struct event;
 struct event_base;
-struct ek_loop;
-struct ek_request_memory;
 struct sockaddr_storage;
+
+/* --- the turns of the event loop: a budget of CPU time for each turn, and a histogram of their durations ---
+ *
+ * A turn stops when its budget is spent. Its remaining work waits for the next turn, after everything that has arrived
+ * meanwhile. Work that cannot be divided runs on other threads (serve/threads). Time is CPU time of the thread, because
+ * waiting and pre-emption are not the loop's doing. Event loop's thread only. */
+
+typedef struct ek_loop {
+    struct event_base *base;
+    double begin;      /* start of this turn, in seconds of the thread's CPU time */
+    double not_before; /* a time of ek_now() before which the turn cannot have spent its budget */
+    double max;        /* the longest turn so far, in seconds */
+    ek_histogram turns;
+    bool stopping;
+} ek_loop;
+
+/* Runs turns until ek_loop_stop. Returns -1 with errno if the loop fails. */
+int ek_loop_run(ek_loop *l);
+void ek_loop_stop(ek_loop *l);
+/* Whether this turn has used its budget. If so, the turn ends after the callback that asked. The callback leaves the
+ * rest of its work: libevent's active events stay active, but a list of the caller's own needs a wake-up
+ * (ek_loop_again). A NULL or stopped loop has no budget. */
+bool ek_loop_spent(ek_loop *l);
+
+/* Calls the timer's callback in the next turn. */
+void ek_loop_again(struct event *timer);
+
+/* --- memory that all requests may hold together ---
+ *
+ * It is counted before it is taken, so that a request is refused while the server can still answer. Any thread. */
+
+typedef struct ek_request_memory {
+    size_t total; /* bytes; set once */
+    _Atomic size_t used;
+} ek_request_memory;
+
+/* Sets the program's reserve aside: it serves small amounts, which are not counted, if the system refuses them
+ * (base/alloc.h). The libraries that requests use allocate from it too. Once, before they allocate. ENOMEM. */
+ek_err ek_request_memory_open(void);
+/* EK_OK while the reserve is there or can be filled again; else ENOMEM, and no new request should begin. */
+ek_err ek_request_memory_check(void);
+
+/* A total that leaves room for everything else: an eighth of the available memory, 64 MiB to 2 GiB. */
+size_t ek_request_memory_default(void);
+/* Counts bytes that are about to be taken. held: bytes counted for the same request before. ETOOLARGE where both
+ * together are more than the total; ENOMEM where others hold too much now, or the system or a control group would not
+ * give them: nothing was counted then. */
+ek_err ek_request_memory_take(ek_request_memory *m, size_t held, size_t bytes);
+void ek_request_memory_give(ek_request_memory *m, size_t bytes);
+
+/* --- bodies and addresses --- */
 
 /* The bytes of a request's body while they arrive. A large body is mapped: growing it moves pages instead of copying
  * bytes, which would stop the event loop, and freed memory returns to the system at once. Lack of memory is an ordinary
@@ -69,10 +121,10 @@ typedef struct ek_http_opts {
     double rate_window;   /* seconds; the rate covers this time or down to half of it; 0: 5 */
     double body_timeout;  /* maximum seconds from the first byte of a request to its last */
     double idle_timeout;  /* maximum seconds without a request, or without the client reading */
-    ek_takes_body_fn *takes_body;     /* NULL: always true */
-    ek_takes_body_fn *always;         /* true for requests that are answered beyond max_connections; NULL: none */
-    struct ek_request_memory *memory; /* memory for the unread bytes of streams beyond 64 KiB each; NULL: not counted */
-    struct ek_loop *loop;             /* ends turns when their time is spent; NULL: base runs by itself */
+    ek_takes_body_fn *takes_body; /* NULL: always true */
+    ek_takes_body_fn *always;     /* true for requests that are answered beyond max_connections; NULL: none */
+    ek_request_memory *memory;    /* memory for the unread bytes of streams beyond 64 KiB each; NULL: not counted */
+    ek_loop *loop;                /* ends turns when their time is spent; NULL: base runs by itself */
 } ek_http_opts;
 
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "serve/http/http_state.h"
-#include "serve/http/request_memory.h"
+#include "serve/http/http.h"
 
 enum {
     SENT_PER_TURN = 256 << 10, /* bytes per turn to one reader, however fast; then others have their turn */
@@ -258,12 +258,8 @@ static void end_whole(ek_exchange *x)
 
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n)
 {
-    if (x->sink) {
-        end_whole(x);
-        return;
-    }
-    put_whole_head(x, status, type, n);
-    if (!x->no_body && status != 204) ek_buf_add(&x->out, body, n);
+    if (!x->sink) put_whole_head(x, status, type, n);
+    if (!x->sink && !x->no_body && status != 204) ek_buf_add(&x->out, body, n);
     end_whole(x);
 }
 
@@ -277,13 +273,8 @@ static size_t bytes_of(const ek_outgoing *b)
 void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const ek_outgoing *body)
 {
     x->lent = *body;
-    if (x->sink) {
-        release_lent(x);
-        end_whole(x);
-        return;
-    }
-    put_whole_head(x, status, type, bytes_of(body));
-    if (x->no_body) release_lent(x);
+    if (!x->sink) put_whole_head(x, status, type, bytes_of(body));
+    if (x->sink || x->no_body) release_lent(x);
     end_whole(x);
 }
 
@@ -309,7 +300,7 @@ static void compact(ek_exchange *x)
 /* Counts the memory for n more bytes in x->out, before they are added. */
 static bool has_memory(ek_exchange *x, size_t n)
 {
-    struct ek_request_memory *m = x->http->opts.memory;
+    ek_request_memory *m = x->http->opts.memory;
     size_t cap = x->out.cap ? x->out.cap : 64, need = x->out.len + n + FRAMING;
     while (cap < need) cap *= 2; /* as ek_buf grows */
     if (!m || cap <= UNCOUNTED || cap <= x->counted) return true;
@@ -468,4 +459,38 @@ void ek_exchange_flush(ek_exchange *x)
     x->n_sent = 0;
     if (x->ended && !x->cut) ek_conn_next(c);
     else if (!x->ended && x->drained) x->drained(x->gone_user);
+}
+
+/* --- exchanges without a connection: the reply goes to a sink --- */
+
+/* Wakes the owner like a connection would: not within the call that sent. */
+static void on_woken(evutil_socket_t fd, short what, void *arg)
+{
+    ek_exchange *x = arg;
+    (void)fd, (void)what;
+    if (x->ended) ek_exchange_free(x);
+    else if (x->drained) x->drained(x->gone_user);
+}
+
+ek_exchange *ek_exchange_detach(const ek_exchange *from, const ek_sink *sink, void *arg)
+{
+    ek_exchange *x = ek_alloc(sizeof *x);
+    x->http = from->http;
+    x->number = from->number;
+    x->method = ek_strdup(from->method);
+    x->path = ek_strdup(from->path);
+    x->sink = sink;
+    x->sink_arg = arg;
+    x->woken = event_new(from->http->base, -1, 0, on_woken, x);
+    x->dispatched = x->begun = true;
+    x->http->n_busy++;
+    return x;
+}
+
+void ek_exchange_drop(ek_exchange *x)
+{
+    void (*gone)(void *user) = x->gone;
+    x->gone = NULL;
+    if (gone) gone(x->gone_user);
+    ek_exchange_free(x);
 }

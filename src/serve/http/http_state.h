@@ -4,7 +4,6 @@
 #define EK_SERVE_HTTP_STATE_H
 
 #include "serve/http/http.h"
-#include "serve/http/loop.h"
 
 typedef enum ek_conn_state {
     EK_CONN_HEAD,   /* idle, or a head is arriving */

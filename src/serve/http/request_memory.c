@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "serve/http/request_memory.h"
+#include "serve/http/http.h"
 
 #include <event2/event.h>
 #include <jansson.h>

@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/linux.h"
-#include "serve/http/loop.h"
+#include "serve/http/http.h"
 
 typedef struct pile {
     ek_turn_news *v; /* text is owned */

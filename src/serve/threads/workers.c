@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/fair_queue.h"
 #include "base/linux.h"
-#include "serve/http/loop.h"
+#include "serve/http/http.h"
 
 #define SLOW 0.1 /* seconds after which a job no longer counts against the places of others */
 
