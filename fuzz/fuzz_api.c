@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ek_buf texts[2] = {{0}};
     for (int again = 0; again < 2; again++) {
         ek_api_request r = {0};
-        ek_err err = d->parse(&r, (const char *)data + 1, n - 1, &limits);
+        ek_err err = ek_api_parse(&r, d, (const char *)data + 1, n - 1, &limits);
         int status = ek_err_http(err);
         if (!err) {
             check(&r, d->begin != NULL);

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                             .n_vocab = VOCAB,
                             .ctx_tokens = 8192};
     ek_api_request r = {0};
-    ek_err err = ek_dialect_openai_chat.parse(&r, (const char *)data, n, &limits);
+    ek_err err = ek_api_parse(&r, &ek_dialect_openai_chat, (const char *)data, n, &limits);
     if (!err) {
         check(&r);
         render(&r);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "batch/runner.h"
 #include "media/locked/helper.h"
-#include "serve/api/fingerprint.h"
+#include "serve/api/model_card.h"
 
 enum { THREADS = 2 };
 

@@ -27,7 +27,7 @@ bool ek_batch_is_reply(long status);
 typedef struct ek_batch_runner ek_batch_runner;
 struct ek_batch_runner {
     int width;       /* number of lines that it takes at a time */
-    ek_buf identity; /* the fingerprint (serve/api/fingerprint.h) */
+    ek_buf identity; /* the fingerprint (serve/api/model_card.h) */
     char sha256[65]; /* its last member */
     void (*start)(ek_batch_runner *r, ek_batch_task *t);
     /* Works until a task is done (*out), or for at most `seconds` (*out NULL). An error ends the run; *out is then the

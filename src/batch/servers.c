@@ -11,7 +11,7 @@
 #include "batch/batch.h"
 #include "hub/client.h"
 #include "hub/curl.h"
-#include "serve/api/fingerprint.h"
+#include "serve/api/model_card.h"
 
 enum { MAX_TRIES = 20, MAX_FINGERPRINT = 64 << 10, CONNECT_SECONDS = 10, TOTAL_SECONDS = 7200 };
 static const double FIRST_PAUSE = 0.25, MAX_PAUSE = 10, MAX_RETRY_AFTER = 60, WARN_SECONDS = 30;

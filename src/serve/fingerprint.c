@@ -1,10 +1,10 @@
-/* GET /v1/fingerprint (serve/api/fingerprint.h). Reading a large model takes seconds, so a thread of its own reads it
+/* GET /v1/fingerprint (serve/api/model_card.h). Reading a large model takes seconds, so a thread of its own reads it
  * for the first request, and later requests wait for the same result. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "serve/api/fingerprint.h"
+#include "serve/api/model_card.h"
 #include "serve/routes.h"
 #include "serve/server_state.h"
 

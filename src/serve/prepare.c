@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/linux.h"
 #include "serve/api/context.h"
-#include "serve/api/plan.h"
 #include "media/locked/helper.h"
 #include "text/json/json.h"
 

@@ -41,9 +41,9 @@ static void put_kinds(ek_buf *out, const ek_turn_prompt *p, bool names)
     ek_buf_char(out, '}');
 }
 
-static ek_err parse_chat(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits)
+static ek_err read_chat(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    return ek_dialect_openai_chat.parse(r, body, n, limits);
+    return ek_dialect_openai_chat.read(r, body, limits);
 }
 
 static ek_err write_one(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
@@ -61,9 +61,9 @@ static ek_err write_one(ek_buf *out, const ek_chat_model *m, const ek_api_reques
     return EK_OK;
 }
 
-static ek_err parse_completion(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits)
+static ek_err read_completion(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    return ek_dialect_openai_completions.parse(r, body, n, limits);
+    return ek_dialect_openai_completions.read(r, body, limits);
 }
 
 static ek_err make_prompts(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
@@ -90,7 +90,7 @@ const ek_dialect ek_dialect_chat_render = {
     .id_prefix = "",
     .decodes = true,
     .prompt_param = "messages",
-    .parse = parse_chat,
+    .read = read_chat,
     .answer = write_one,
     .error = ek_openai_error,
 };
@@ -99,7 +99,7 @@ const ek_dialect ek_dialect_completions_render = {
     .path = "/v1/completions/render",
     .id_prefix = "",
     .prompt_param = "prompt",
-    .parse = parse_completion,
+    .read = read_completion,
     .prompt = make_prompts,
     .answer = write_all,
     .error = ek_openai_error,

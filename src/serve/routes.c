@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/api/dialect.h"
 #include "serve/background.h"
 #include "serve/receipts.h"
 

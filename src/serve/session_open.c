@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
-#include "serve/api/compaction.h"
+#include "serve/api/context.h"
 #include "serve/background.h"
 #include "serve/receipts.h"
 #include "serve/routes.h"

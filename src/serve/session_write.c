@@ -96,7 +96,8 @@ static void begin(ek_session_choice *c)
 {
     ek_session *s = c->session;
     ek_session_end_progress(s);
-    if (!c->begun) s->dialect->begin(&s->out, &s->reply, c->index); /* the prompt's counts are known now */
+    if (!c->begun && s->dialect->begin)
+        s->dialect->begin(&s->out, &s->reply, c->index); /* the prompt's counts are known now */
     c->begun = true;
 }
 
@@ -176,7 +177,7 @@ static void write_end(const piece *p)
         note_times(s);
         if (!write_receipt(s)) return;
     }
-    if (s->req.stream) s->dialect->finish(&s->out, &s->reply, p->c->index);
+    if (s->req.stream && s->dialect->finish) s->dialect->finish(&s->out, &s->reply, p->c->index);
     if (s->reply.n_open == 0) s->dialect->end(&s->out, &s->reply);
 }
 

@@ -53,11 +53,6 @@ static ek_err read_tokenize(ek_api_request *r, const json_t *body, const ek_api_
     return ek_field_bool(r, body, "add_special_tokens", &o->bos);
 }
 
-static ek_err parse_tokenize(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_tokenize);
-}
-
 static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
 {
     const own *o = r->own;
@@ -132,17 +127,6 @@ static ek_err read_detokenize(ek_api_request *r, const json_t *body, const ek_ap
     return EK_OK;
 }
 
-static ek_err parse_detokenize(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_detokenize);
-}
-
-static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
-{
-    (void)out, (void)m, (void)r;
-    return EK_OK;
-}
-
 static size_t bytes_of_text(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     const own *o = r->own;
@@ -171,7 +155,7 @@ const ek_dialect ek_dialect_tokenize = {
     .path = "/v1/tokenize",
     .id_prefix = "",
     .prompt_param = "prompt",
-    .parse = parse_tokenize,
+    .read = read_tokenize,
     .prompt = encode,
     .answer = write_tokens,
     .answer_bytes = bytes_of_tokens,
@@ -182,8 +166,8 @@ const ek_dialect ek_dialect_detokenize = {
     .path = "/v1/detokenize",
     .id_prefix = "",
     .prompt_param = "tokens",
-    .parse = parse_detokenize,
-    .prompt = no_prompt,
+    .read = read_detokenize,
+    .prompt = ek_api_no_prompt,
     .answer = write_text,
     .answer_bytes = bytes_of_text,
     .error = ek_openai_error,

@@ -11,7 +11,7 @@ void open_scene(scene *t, const ek_dialect *d, const char *body, const ek_api_li
                 bool stream)
 {
     *t = (scene){.d = d};
-    if (d->parse(&t->req, body, strlen(body), limits)) fail_msg("%s in %s", ek_err_text(), body);
+    if (ek_api_parse(&t->req, d, body, strlen(body), limits)) fail_msg("%s in %s", ek_err_text(), body);
     t->choices[0] = &t->result;
     t->r = (ek_api_reply){.id = id,
                           .model = "m",

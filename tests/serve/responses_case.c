@@ -25,7 +25,7 @@ ek_err parse(ek_api_request *r, ek_response_store *store, const char *body)
 {
     const ek_api_limits limits = limits_with(store);
     *r = (ek_api_request){0};
-    return ek_dialect_responses.parse(r, body, strlen(body), &limits);
+    return ek_api_parse(r, &ek_dialect_responses, body, strlen(body), &limits);
 }
 
 void gives(ek_response_store *store, const char *members, const char *want)

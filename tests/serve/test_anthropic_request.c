@@ -20,7 +20,7 @@ static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)
                             .n_vocab = 1000,
                             .ctx_tokens = 512};
     *r = (ek_api_request){0};
-    return d->parse(r, body, strlen(body), &limits);
+    return ek_api_parse(r, d, body, strlen(body), &limits);
 }
 
 static void test_fields(void **state)

@@ -17,7 +17,7 @@ static void check(const ek_dialect *d, const char *before, const char *arguments
     ek_api_request r = {0};
     ek_buf body = {0}, all = {0};
     ek_buf_fmt(&body, "{%s%s%s}", before, arguments, after);
-    if (d->parse(&r, body.data, body.len, &limits)) fail_msg("%s: %s in %s", d->path, ek_err_text(), body.data);
+    if (ek_api_parse(&r, d, body.data, body.len, &limits)) fail_msg("%s: %s in %s", d->path, ek_err_text(), body.data);
     ek_buf_fmt(
         &all,
         "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","

@@ -21,7 +21,7 @@ static const ek_api_limits small = {
 static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)
 {
     *r = (ek_api_request){0};
-    ek_err err = d->parse(r, body, strlen(body), &small);
+    ek_err err = ek_api_parse(r, d, body, strlen(body), &small);
     r->turn.tools = r->tools;
     return err;
 }

@@ -29,7 +29,7 @@ static ek_err parse(ek_api_request *r, const ek_dialect *d, const char *body, co
                                   .ctx_tokens = 1000,
                                   .summary = summary};
     *r = (ek_api_request){0};
-    return d->parse(r, body, strlen(body), &limits);
+    return ek_api_parse(r, d, body, strlen(body), &limits);
 }
 
 static void edits_are_read(void **state)

@@ -43,7 +43,7 @@ static ek_err parse_for(const ek_dialect *d, ek_api_request *r, const char *body
                             .ctx_tokens = 512,
                             .media = media};
     *r = (ek_api_request){0};
-    return d->parse(r, body, strlen(body), &limits);
+    return ek_api_parse(r, d, body, strlen(body), &limits);
 }
 
 static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)

@@ -39,7 +39,7 @@ static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)
                             .now = 1700000001,
                             .card = &card};
     *r = (ek_api_request){0};
-    return d->parse(r, body, strlen(body), &limits);
+    return ek_api_parse(r, d, body, strlen(body), &limits);
 }
 
 static void taken(const ek_dialect *d, ek_api_request *r, const char *body)

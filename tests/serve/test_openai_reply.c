@@ -25,7 +25,7 @@ static void open_with(scene *t, int n, bool stream, const char *more, bool whole
     ek_api_limits limits = {.n_vocab = 10, .whole_calls = whole_calls};
     ek_buf_fmt(&body, "{\"messages\":[{\"role\":\"user\"}],%s}", more);
     *t = (scene){0};
-    assert_int_equal(d->parse(&t->req, body.data, body.len, &limits), EK_OK);
+    assert_int_equal(ek_api_parse(&t->req, d, body.data, body.len, &limits), EK_OK);
     for (int i = 0; i < 3; i++) t->choices[i] = &t->result[i];
     t->r = (ek_api_reply){.id = "chatcmpl-1",
                           .model = "m\"x",

@@ -22,7 +22,7 @@ static ek_err parse(ek_api_request *r, const char *body)
                             .n_vocab = VOCAB,
                             .ctx_tokens = 512};
     *r = (ek_api_request){0};
-    return ek_dialect_openai_chat.parse(r, body, strlen(body), &limits);
+    return ek_api_parse(r, &ek_dialect_openai_chat, body, strlen(body), &limits);
 }
 
 static void test_defaults(void **state)
@@ -75,7 +75,7 @@ static void test_receipts(void **state)
             char body[200];
             if (how == 2) limits.receipts = true, ek_api_limits_batch(&limits);
             snprintf(body, sizeof body, "{" USER ",\"evenkeel\":{\"receipt\":%s}}", row[i].value);
-            const ek_err err = ek_dialect_openai_chat.parse(&r, body, strlen(body), &limits);
+            const ek_err err = ek_api_parse(&r, &ek_dialect_openai_chat, body, strlen(body), &limits);
             assert_int_equal(err, row[i].good && (how == 0 || !row[i].wanted) ? EK_OK : EK_EINVAL);
             if (err) assert_memory_equal(r.param, "evenkeel.receipt", 16);
             else assert_int_equal(r.turn.receipt, row[i].wanted);

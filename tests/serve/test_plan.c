@@ -7,7 +7,7 @@
 
 #include "base/encoding.h"
 #include "base/log.h"
-#include "serve/api/plan.h"
+#include "serve/api/dialect.h"
 #include "serve/fetch/fetch.h"
 #include "serve/store/response_store.h"
 
@@ -207,7 +207,7 @@ static ek_err count_readings(ek_api_request *r, const char *body, size_t n, cons
     if (fetches) (void)limits->fetch(limits->count_arg, nowhere, sizeof nowhere - 1, &bytes, &here);
     if (is_stored) ek_plan_reads(limits->plan, weight);
     else ek_plan_weigh(limits->plan, weight);
-    return ek_dialect_openai_chat.parse(r, body, n, limits);
+    return ek_api_parse(r, &ek_dialect_openai_chat, body, n, limits);
 }
 
 static void no_body_is_read_three_times(void **state)

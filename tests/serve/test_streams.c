@@ -78,7 +78,7 @@ static void reply(scene *t, const char *text, bool limit)
 {
     ek_reply_opts o = {.tools_active = true, .sink = on_event, .arg = t};
     ek_reply *r = ek_reply_open(NULL, &o);
-    if (t->r.stream) t->d->begin(&t->out, &t->r, 0);
+    if (t->r.stream && t->d->begin) t->d->begin(&t->out, &t->r, 0);
     ek_reply_feed_text(r, text, strlen(text));
     ek_reply_end(r, limit);
     end_scene(t, limit && !ek_reply_stopped(r) ? EK_END_MAX_TOKENS

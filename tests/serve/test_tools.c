@@ -15,7 +15,7 @@ static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)
     ek_api_limits limits = {
         .defaults = {.temperature = 1, .top_p = 0.5f, .repetition_penalty = 1}, .n_vocab = 1000, .ctx_tokens = 512};
     *r = (ek_api_request){0};
-    return d->parse(r, body, strlen(body), &limits);
+    return ek_api_parse(r, d, body, strlen(body), &limits);
 }
 
 /* What may be called, and the text of the prompt. */
@@ -180,7 +180,7 @@ static void are_counted(void **state)
                                                          "\"tool_use_id\":\"1\",\"content\":[");
     for (int i = 0; i < 1000; i++) ek_buf_str(&b, i ? "," REFERS("a") : REFERS("a"));
     ek_buf_str(&b, "]}]}]}");
-    assert_int_equal(ek_dialect_anthropic_count.parse(&r, b.data, b.len, &limits), EK_ETOOLARGE);
+    assert_int_equal(ek_api_parse(&r, &ek_dialect_anthropic_count, b.data, b.len, &limits), EK_ETOOLARGE);
     assert_in_range(counted, max, max + 11000);
     ek_api_request_fini(&r);
     ek_buf_fini(&b);

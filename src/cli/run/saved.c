@@ -255,7 +255,7 @@ ek_err ek_chat_load(ek_dialogue *d, const char *path, int *n)
                             .ctx_tokens = ek_engine_ctx(d->m.engine)};
     ek_err err = read_body(&body, path);
     if (!err) {
-        err = ek_dialect_openai_chat.parse(&r, ek_buf_text(&body), body.len, &limits);
+        err = ek_api_parse(&r, &ek_dialect_openai_chat, ek_buf_text(&body), body.len, &limits);
         if (err) err = ek_fail_in(err, "%s", path);
         else take(d, &r);
         *n = d->history.n_messages;

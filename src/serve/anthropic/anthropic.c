@@ -8,7 +8,6 @@
 
 #include "base/alloc.h"
 #include "serve/api/tools.h"
-#include "serve/api/compaction.h"
 #include "serve/api/context.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
@@ -208,16 +207,6 @@ static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_lim
     return read_prompt(r, body, limits, false);
 }
 
-static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_count);
-}
-
-static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_body);
-}
-
 static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     const ek_anthropic *own = r->own;
@@ -235,7 +224,7 @@ const ek_dialect ek_dialect_anthropic = {
     .path = "/v1/messages",
     .id_prefix = EK_ANTHROPIC_ID,
     .prompt_param = "messages",
-    .parse = parse,
+    .read = read_body,
     .begin = ek_anthropic_begin,
     .event = ek_anthropic_event,
     .finish = ek_anthropic_finish,
@@ -252,7 +241,7 @@ const ek_dialect ek_dialect_anthropic_count = {
     .path = "/v1/messages/count_tokens",
     .id_prefix = "",
     .prompt_param = "messages",
-    .parse = parse_count,
+    .read = read_count,
     .answer = count,
     .refused = ek_anthropic_refused,
     .error = ek_anthropic_error,

@@ -2,7 +2,7 @@
 #ifndef EK_SERVE_ANTHROPIC_H
 #define EK_SERVE_ANTHROPIC_H
 
-#include "serve/api/blocks.h"
+#include "serve/api/dialect.h"
 #include "serve/store/response_store.h"
 
 #define EK_ANTHROPIC_ID "msg_" /* the prefix of replies' ids */

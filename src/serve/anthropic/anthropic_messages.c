@@ -3,10 +3,9 @@
 
 #include "serve/anthropic/anthropic.h"
 #include "serve/api/tools.h"
-#include "serve/api/compaction.h"
+#include "serve/api/context.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
-#include "serve/api/dialect.h"
 #include "text/json/json.h"
 
 static const char *type_of(const json_t *block)

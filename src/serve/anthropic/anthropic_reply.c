@@ -4,8 +4,7 @@
 
 #include "base/hash/rng.h"
 #include "serve/anthropic/anthropic.h"
-#include "serve/api/compaction.h"
-#include "serve/api/dialect.h"
+#include "serve/api/context.h"
 #include "text/json/json.h"
 
 /* --- pieces --- */

@@ -1,4 +1,4 @@
-#include "serve/api/blocks.h"
+#include "serve/api/dialect.h"
 
 #include "text/utf8.h"
 

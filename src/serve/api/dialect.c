@@ -14,6 +14,38 @@
 #include "serve/api/model_card.h"
 #include "text/json/json.h"
 
+/* --- the plan of a body --- */
+
+void ek_plan_weigh(ek_body_plan *p, size_t n)
+{
+    if (!p) return;
+    p->n_sum = n < SIZE_MAX - p->n_sum ? p->n_sum + n : SIZE_MAX;
+    if (p->n_sum > p->max_beside) p->n_beside = p->n_sum;
+}
+
+/* Many small parts take as long as a large one. */
+bool ek_plan_reads(ek_body_plan *p, size_t n)
+{
+    ek_plan_weigh(p, n);
+    if (!p || p->n_sum <= p->max_beside) return true;
+    p->too_large = true;
+    return false;
+}
+
+bool ek_plan_runs(ek_body_plan *p)
+{
+    if (!p || p->may_wait) return true;
+    p->no_program = true;
+    return false;
+}
+
+bool ek_plan_lacks(const ek_body_plan *p)
+{
+    return p->too_large || p->no_fetched || p->no_program;
+}
+
+/* --- requests --- */
+
 /* A schema's own errors begin with a position in it, "#/…". */
 static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m, bool keep_form)
 {
@@ -104,13 +136,10 @@ static ek_err settle_model(ek_api_request *r, const ek_model_card *card)
     }
     if (!card || ek_model_card_is(card, r->model)) return EK_OK;
     if (card->strict) {
-        ek_buf asked = {0};
-        ek_field_quote(&asked, r->model, n);
+        char asked[EK_QUOTED];
         r->param = "model";
-        ek_err err = ek_fail(EK_ENOTFOUND, "model: there is no %s here; this server has \"%s\" (--strict-model)",
-                             ek_buf_text(&asked), card->name);
-        ek_buf_fini(&asked);
-        return err;
+        return ek_fail(EK_ENOTFOUND, "model: there is no %s here; this server has \"%s\" (--strict-model)",
+                       ek_field_quote(asked, r->model, n), card->name);
     }
     free(r->model);
     r->model = ek_strdup(card->name);
@@ -143,10 +172,21 @@ void ek_api_limits_batch(ek_api_limits *l)
     l->resume = l->whole_calls = false;
 }
 
+ek_err ek_api_parse(ek_api_request *r, const ek_dialect *d, const char *body, size_t n, const ek_api_limits *limits)
+{
+    return d->parse ? d->parse(r, body, n, limits) : ek_field_body(r, body, n, limits, d->read);
+}
+
+ek_err ek_api_no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
+{
+    (void)out, (void)m, (void)r;
+    return EK_OK;
+}
+
 ek_err ek_api_read(ek_api_request *r, const ek_dialect *d, const char *body, size_t n, const ek_api_limits *limits)
 {
     *r = (ek_api_request){0};
-    EK_TRY(d->parse(r, body, n, limits));
+    EK_TRY(ek_api_parse(r, d, body, n, limits));
     if (limits->batch) EK_TRY(check_batch(r));
     EK_TRY(settle_model(r, limits->batch ? NULL : limits->card)); /* a batch's reply repeats the line's name */
     return ek_wanted_check();

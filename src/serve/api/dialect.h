@@ -66,6 +66,34 @@ typedef struct ek_api_summary {
 /* Whether r asks for a summary first; its body is then read again with ek_api_limits.summary. */
 bool ek_api_summarizes(const ek_api_request *r);
 
+/* --- the plan of a body lists what reading the body needs besides its own bytes ---
+ *
+ * The first reading makes the plan. If nothing was missing, there is no second one. Otherwise the missing data is
+ * fetched, or computed on another thread, and the body is read once more. */
+
+/* Reset before each reading; the first two fields say what the reading thread may do. */
+typedef struct ek_body_plan {
+    size_t max_beside; /* bytes besides the body that may be read or decoded here */
+    bool may_wait;     /* the thread may run other programs and wait for them */
+    /* --- found --- */
+    size_t n_sum;    /* bytes of all items so far, read or left out */
+    size_t n_beside; /* the same once it is above max_beside, else 0 */
+    bool too_large;  /* items were left out: ignore an error of this reading */
+    bool no_fetched; /* files of URLs were left out and have to be fetched */
+    bool no_program; /* files that another program reads were left out */
+    int n_pdfs;      /* PDFs, read or left out: each may take seconds of a processor */
+} ek_body_plan;
+
+/* Whether n more stored bytes (or a file that takes as long) may be read now. false: the caller leaves them out. A NULL
+ * plan, here and below, allows everything. */
+bool ek_plan_reads(ek_body_plan *p, size_t n);
+/* Records n more bytes that are read now; beyond max_beside they make the prompt a large job. */
+void ek_plan_weigh(ek_body_plan *p, size_t n);
+/* Whether another program may run now. false: the caller leaves out the program's text or frames. */
+bool ek_plan_runs(ek_body_plan *p);
+/* Whether the body has to be read again. */
+bool ek_plan_lacks(const ek_body_plan *p);
+
 /* Defaults and limits for reading a body. */
 typedef struct ek_api_limits {
     ek_sampling defaults;                /* for fields that a request leaves out */
@@ -105,8 +133,8 @@ typedef struct ek_api_limits {
     bool pdf_pages;        /* this request takes PDFs as pictures of their pages (evenkeel.pdf) */
     /* Reads video files; NULL: none are read. */
     const struct ek_ffmpeg *ffmpeg;
-    void *count_arg;           /* arg of all these functions */
-    struct ek_body_plan *plan; /* serve/api/plan.h; NULL: the body is read once, with everything it needs */
+    void *count_arg;    /* arg of all these functions */
+    ek_body_plan *plan; /* NULL: the body is read once, with everything it needs */
 } ek_api_limits;
 
 /* Seconds that a reply took, for APIs that report them; no answer depends on them. */
@@ -143,6 +171,9 @@ typedef struct ek_api_reply {
 /* The vendor whose clients use a dialect: headers, lists of models and errors differ. */
 typedef enum ek_api_vendor { EK_API_OPENAI, EK_API_ANTHROPIC, EK_API_OLLAMA } ek_api_vendor;
 
+/* Reads the members of a body, an object, which is borrowed. */
+typedef ek_err ek_body_reader_fn(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+
 typedef struct ek_dialect {
     ek_api_vendor vendor;
     const char *path;         /* POST */
@@ -154,8 +185,10 @@ typedef struct ek_dialect {
     const char *prompt_param; /* the field named in the error when the prompt cannot be made */
     const char *stream_type;  /* media type of streams; NULL: text/event-stream */
 
-    /* Fills r, which is zeroed, except prompt.ctx_tokens. EPARSE for a body that is not JSON, errors of limits->count,
-     * else EINVAL; r->param names the field. */
+    /* Fill r, which is zeroed, except prompt.ctx_tokens: read from the members of a JSON object (ek_field_body), parse
+     * from any body. One of them is NULL; parse comes first. EPARSE for a body that is not JSON, errors of
+     * limits->count, else EINVAL; r->param names the field. */
+    ek_body_reader_fn *read;
     ek_err (*parse)(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits);
     /* NULL: the prompt is r->conversation through the chat template. Otherwise makes the prompt from r,
      * for an API whose prompts are texts or tokens; as ek_turn_prompt_make, out is zeroed. Further prompts go
@@ -174,7 +207,7 @@ typedef struct ek_dialect {
 
     /* Each appends to out. Calls of a stream: begin, event…, finish per choice, choices interleaved; then
      * end. After a failure, failed replaces the remaining calls. For a reply in one piece only end is called. Results
-     * are complete at finish and end; n_prompt and n_cached at begin. */
+     * are complete at finish and end; n_prompt and n_cached at begin. begin and finish may be NULL. */
     void (*begin)(ek_buf *out, const ek_api_reply *r, int choice);
     void (*event)(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
     void (*finish)(ek_buf *out, const ek_api_reply *r, int choice);
@@ -223,7 +256,11 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
 ek_err ek_api_read(ek_api_request *r, const ek_dialect *d, const char *body, size_t n, const ek_api_limits *limits);
 ek_err ek_api_make(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m, size_t n,
                    const ek_api_limits *limits);
+/* The dialect's read or parse alone. */
+ek_err ek_api_parse(ek_api_request *r, const ek_dialect *d, const char *body, size_t n, const ek_api_limits *limits);
 void ek_api_request_fini(ek_api_request *r);
+/* An ek_dialect.prompt for requests that have none. */
+ek_err ek_api_no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r);
 /* The model's name in replies to lines of `evenkeel batch` without one. */
 #define EK_BATCH_MODEL "evenkeel"
 /* Sets the limits of a line of `evenkeel batch`: they depend only on the model and its context. */
@@ -268,6 +305,39 @@ void ek_put_extension(ek_buf *out, const ek_api_reply *r);
 void ek_event_begin(const ek_buf *out, const ek_api_reply *r);
 void ek_event_extend(ek_buf *out, const ek_api_reply *r, bool whole);
 void ek_event_end(ek_buf *out, const ek_api_reply *r);
+
+/* --- a reply's events as consecutive blocks, for APIs whose streams open and close them: runs of thinking, runs of
+ * text, and calls. White space alone is no block. --- */
+
+/* Kinds of blocks are EK_REPLY_CONTENT, EK_REPLY_REASONING and EK_REPLY_CALL_START. */
+typedef struct ek_blocks {
+    int n;         /* begun so far */
+    int open;      /* kind of the open block; -1: none. Set by ek_blocks_init */
+    ek_buf blanks; /* white space that may begin a text */
+} ek_blocks;
+
+/* A dialect's writers; ctx is the caller's. */
+typedef struct ek_block_writer {
+    /* e: the start of a call; otherwise only its kind matters. */
+    void (*open)(void *ctx, const ek_reply_event *e);
+    /* A piece of the open block: text, or a call's arguments. */
+    void (*piece)(void *ctx, const char *s, size_t n);
+    /* The open call ends unfinished; closing would make its arguments a JSON object. close follows. */
+    void (*cut)(void *ctx, const char *closing, size_t n);
+    void (*close)(void *ctx); /* blocks->open is still set */
+} ek_block_writer;
+
+void ek_blocks_init(ek_blocks *b);
+void ek_blocks_fini(ek_blocks *b);
+void ek_blocks_event(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, void *ctx);
+void ek_blocks_end(ek_blocks *b, const ek_block_writer *w, void *ctx); /* closes the open one */
+
+/* Whether this part of an answer is a block. These parts, in order, are the stream's blocks. */
+bool ek_blocks_has(const ek_answer *a, const ek_answer_part *p);
+/* The last part of a kind, or NULL. It is the part of an open or closing block. */
+const ek_answer_part *ek_blocks_last(const ek_answer *a, ek_reply_kind kind);
+
+/* --- sealed texts --- */
 
 /* Opaque strings that clients send back in later requests, for reasoning that they keep without showing it. The text is
  * encoded, not encrypted. A client can make such a string up, but every API lets it write reasoning anyway. */

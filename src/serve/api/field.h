@@ -5,9 +5,7 @@
 
 #include "serve/api/dialect.h"
 
-/* Reads the members of a body, an object, which is borrowed. */
-typedef ek_err ek_body_reader_fn(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* An ek_dialect.parse: reads the body leniently (clients send tool schemas with invalid escapes such as "\s") and
+/* Reads the body leniently (clients send tool schemas with invalid escapes such as "\s") and
  * passes it to `read`. EPARSE for a body that is not JSON, EINVAL for JSON that is no object, else the result of
  * `read`. */
 ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
@@ -46,11 +44,12 @@ ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *ke
 ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need);
 /* The same with the value: "PARAM: need, not VALUE". */
 ek_err ek_field_kind(ek_api_request *r, const char *param, const char *need, const json_t *v);
-/* Appends a client's text in quotes, for a sentence: escaped, so that it stays one line without control characters, and
- * truncated at 80 characters. */
-void ek_field_quote(ek_buf *out, const char *s, size_t n);
-/* Appends ", not VALUE" for a text or a number, else the kind of value; nothing if it is absent. */
-void ek_field_not(ek_buf *out, const json_t *v);
+/* A client's text in quotes, for a sentence: escaped, so that it stays one line without control characters, and
+ * truncated at 80 characters. Returns out. */
+enum { EK_QUOTED = 1024 };
+const char *ek_field_quote(char out[EK_QUOTED], const char *s, size_t n);
+/* ", not VALUE" for a text or a number, else the kind of value; "" if it is absent. Returns out. */
+const char *ek_field_not(char out[EK_QUOTED], const json_t *v);
 /* EINVAL: "role must be one of ROLES, not VALUE". */
 ek_err ek_field_wrong_role(const json_t *message, const char *roles);
 /* Like ek_field_wrong, with the client's text in the sentence. */

@@ -9,7 +9,6 @@
 #include "media/limits.h"
 #include "media/sound.h"
 #include "serve/api/field.h"
-#include "serve/api/plan.h"
 #include "text/json/json.h"
 
 static const char *noun(ek_part_kind kind)
@@ -27,11 +26,9 @@ static bool model_takes(ek_part_kind kind, const ek_chat_media *media)
 
 static ek_err refuse(const ek_media_place *at, const char *why)
 {
-    ek_buf quoted = {0};
-    ek_field_quote(&quoted, at->type, strlen(at->type));
-    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken in %s: %s", at->what, quoted.data, at->where, why);
-    ek_buf_fini(&quoted);
-    return err;
+    char quoted[EK_QUOTED];
+    return ek_fail(EK_EINVAL, "%s of type %s are not taken in %s: %s", at->what,
+                   ek_field_quote(quoted, at->type, strlen(at->type)), at->where, why);
 }
 
 ek_err ek_media_taken(ek_part_kind kind, const ek_message *m, const ek_media_place *at, const ek_api_limits *limits)
@@ -106,11 +103,8 @@ static bool type_fits(const char *type, size_t n)
 
 static ek_err wrong_type(ek_part_kind kind, const char *type, size_t n)
 {
-    ek_buf quoted = {0};
-    ek_field_quote(&quoted, type, n);
-    ek_err err = ek_fail(EK_EINVAL, "%s cannot be of type %s", noun(kind), quoted.data);
-    ek_buf_fini(&quoted);
-    return err;
+    char quoted[EK_QUOTED];
+    return ek_fail(EK_EINVAL, "%s cannot be of type %s", noun(kind), ek_field_quote(quoted, type, n));
 }
 
 static ek_err read_data_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
@@ -132,12 +126,9 @@ ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n
     ek_url_trim(&s, &n);
     bool web = (n > 7 && !strncasecmp(s, "http://", 7)) || (n > 8 && !strncasecmp(s, "https://", 8));
     if (!web) {
-        ek_buf quoted = {0};
-        ek_field_quote(&quoted, s, n);
-        ek_err err = ek_fail(EK_EINVAL, "the URL of %s must be a data: URL%s, not %s", noun(kind),
-                             limits->fetch ? " or one of http or https" : "", quoted.data);
-        ek_buf_fini(&quoted);
-        return err;
+        char quoted[EK_QUOTED];
+        return ek_fail(EK_EINVAL, "the URL of %s must be a data: URL%s, not %s", noun(kind),
+                       limits->fetch ? " or one of http or https" : "", ek_field_quote(quoted, s, n));
     }
     if (!limits->fetch)
         return ek_fail(EK_EINVAL,
@@ -166,9 +157,8 @@ ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_b
     return err;
 }
 
-/* Adds a file; takes ownership of the bytes. */
-static ek_err add_file(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_buf *bytes, int budget,
-                       const ek_api_limits *limits)
+ek_err ek_media_add(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_buf *bytes, int budget,
+                    const ek_api_limits *limits)
 {
     ek_image_info image;
     ek_err err = ek_media_check_header(&image, kind, bytes, limits);
@@ -191,7 +181,7 @@ static ek_err add_url(ek_conversation *c, ek_message *m, ek_part_kind kind, cons
     bool here;
     EK_TRY(ek_media_check_count(c, kind, 1, limits));
     ek_err err = ek_media_read_url(&bytes, kind, url, n, limits, &here);
-    if (!err && here) return add_file(c, m, kind, &bytes, budget, limits);
+    if (!err && here) return ek_media_add(c, m, kind, &bytes, budget, limits);
     ek_buf_fini(&bytes);
     return err;
 }
@@ -210,7 +200,7 @@ ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, con
     if (type && !type_fits(type, strlen(type))) return wrong_type(kind, type, strlen(type));
     ek_err err = ek_is_data_url(s, n) ? read_data_url(&bytes, kind, s, n, limits)
                                       : ek_media_decode(&bytes, kind, s, n, limits);
-    if (!err) return add_file(c, m, kind, &bytes, 0, limits);
+    if (!err) return ek_media_add(c, m, kind, &bytes, 0, limits);
     ek_buf_fini(&bytes);
     return err;
 }
@@ -229,11 +219,8 @@ ek_err ek_media_read_detail(int *budget, const json_t *v)
             *budget = details[i].budget;
             return EK_OK;
         }
-    ek_buf says = {0};
-    ek_field_not(&says, v);
-    ek_err err = ek_fail(EK_EINVAL, "detail must be \"auto\", \"low\", \"high\" or \"original\"%s", says.data);
-    ek_buf_fini(&says);
-    return err;
+    char says[EK_QUOTED];
+    return ek_fail(EK_EINVAL, "detail must be \"auto\", \"low\", \"high\" or \"original\"%s", ek_field_not(says, v));
 }
 
 const json_t *ek_media_url_of(const json_t *v)

@@ -37,7 +37,7 @@ ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_part_kind kind, const 
 ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size_t n, const char *where,
                           const ek_api_limits *limits, bool *is);
 
-/* --- between media.c and video.c --- */
+/* --- between media.c, video.c and parts.c --- */
 
 #define EK_VIDEO_FILE EK_PART_KINDS /* a kind of its own: a file whose frames become parts */
 
@@ -50,6 +50,9 @@ ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n
                          bool *here);
 /* Checks the header of a picture or sound before anything else. *found: a picture's properties, else zero. */
 ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits);
+/* Adds a picture or sound whose bytes it takes over; budget: as of ek_media_read_detail. */
+ek_err ek_media_add(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_buf *bytes, int budget,
+                    const ek_api_limits *limits);
 /* Reads `detail` as a number of soft tokens; 0: the request's or the model's own. */
 ek_err ek_media_read_detail(int *budget, const json_t *v);
 /* v itself if it is a text, or the text `url` of an object; NULL for anything else. */

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
+#include "text/json/json.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -147,4 +147,21 @@ void ek_model_card_fini(ek_model_card *card)
     free(card->name);
     free(card->weights);
     *card = (ek_model_card){0};
+}
+
+/* --- the fingerprint --- */
+
+void ek_fingerprint_write(ek_buf *out, char sha256[EK_FINGERPRINT], const char *digest, const char *numerics, int ctx,
+                          const ek_config *config)
+{
+    ek_buf members = {0};
+    ek_buf_fmt(&members, "\"model_sha256\":\"%s\",\"numerics\":", digest);
+    ek_json_quote(&members, numerics, strlen(numerics));
+    ek_buf_fmt(&members,
+               ",\"program\":\"" EK_VERSION "\",\"context\":%d,\"sampling\":{\"temperature\":%.9g,\"top_p\":%.9g,"
+               "\"top_k\":%d}",
+               ctx, (double)config->temperature, (double)config->top_p, config->top_k);
+    ek_sha256_hex(sha256, ek_buf_text(&members), members.len);
+    ek_buf_fmt(out, "{\"object\":\"fingerprint\",%s,\"sha256\":\"%s\"}", ek_buf_text(&members), sha256);
+    ek_buf_fini(&members);
 }

@@ -3,6 +3,8 @@
 #ifndef EK_SERVE_MODEL_CARD_H
 #define EK_SERVE_MODEL_CARD_H
 
+#include "base/buf.h"
+#include "base/hash/hash.h"
 #include "model/model.h"
 
 enum { EK_SERVED_MAX = 64, EK_SERVED_BYTES = 256 }; /* further names; bytes of a name, also of a requested one */
@@ -35,5 +37,18 @@ bool ek_model_card_is(const ek_model_card *card, const char *name);
 /* EINVAL for a list with an empty name, a name that is too long, or too many names. */
 ek_err ek_served_check(const char *names);
 void ek_model_card_fini(ek_model_card *card); /* also of a zeroed one */
+
+/* --- the fingerprint of a run: everything except the request that decides an answer ---
+ *
+ * Equal fingerprints mean equal answers.
+ * {"object":"fingerprint","model_sha256":…,"numerics":…,"program":…,"context":…,"sampling":{…},"sha256":…}. The last
+ * member is the SHA-256 of the bytes from the quote before model_sha256 to the brace that ends "sampling". */
+
+enum { EK_FINGERPRINT = 65 }; /* hex digits and NUL */
+
+/* Appends the fingerprint, and writes its hash to sha256. digest: ek_model_digest; numerics: the model's id; ctx:
+ * maximum tokens of prompt and reply; sampling is the model's default, used by requests that set none. */
+void ek_fingerprint_write(ek_buf *out, char sha256[EK_FINGERPRINT], const char *digest, const char *numerics, int ctx,
+                          const ek_config *config);
 
 #endif

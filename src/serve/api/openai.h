@@ -89,13 +89,25 @@ void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int firs
 /* The index after the last content token that begins in visible text, from index first on. */
 int ek_openai_visible(const ek_turn_result *t, int first);
 
-/* ,"usage":{…} */
-void ek_openai_usage(ek_buf *out, const ek_api_reply *r);
 /* Closes a reply in one piece after its choices: ],"usage":{…} and the members of ek_put_extension. */
 void ek_openai_whole_close(ek_buf *out, const ek_api_reply *r);
-/* "error":{message, type, param, code}; param and code may be NULL. */
-void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code);
-/* The error as a whole body; serves as ek_dialect.error. */
+/* {"error":{message, type, param, code}}; param and code may be NULL. Serves as ek_dialect.error. */
 void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
+
+/* --- transcriptions: a form with a sound; the reply is the speech as text. The served model hears the sound in an
+ * ordinary prompt. --- */
+
+typedef enum ek_transcription_form {
+    EK_TRANSCRIPTION_JSON,
+    EK_TRANSCRIPTION_TEXT,
+    EK_TRANSCRIPTION_VERBOSE
+} ek_transcription_form;
+
+/* ek_api_request.own of a transcription. */
+typedef struct ek_transcription {
+    ek_transcription_form form;
+    double seconds;    /* duration of the sound */
+    char language[40]; /* the client's; "": none given */
+} ek_transcription;
 
 #endif

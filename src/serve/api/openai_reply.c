@@ -13,6 +13,34 @@ void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object)
     ek_put_string(out, r->fingerprint);
 }
 
+/* ,"usage":{…} */
+static void put_usage(ek_buf *out, const ek_api_reply *r)
+{
+    ek_api_usage u = ek_api_usage_of(r);
+    ek_buf_fmt(out,
+               ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+               "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
+               (long long)u.prompt, (long long)u.completion, (long long)(u.prompt + u.completion), (long long)u.cached);
+    ek_put_media_usage(out, &u);
+    ek_buf_fmt(out, "},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}", (long long)u.reasoning);
+}
+
+/* "error":{message, type, param, code} */
+static void put_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
+{
+    const char *type = status == 404   ? "not_found_error"
+                       : status == 429 ? "rate_limit_error"
+                       : status >= 500 ? "server_error"
+                                       : "invalid_request_error";
+    ek_buf_str(out, "\"error\":{\"message\":");
+    ek_put_string(out, text);
+    ek_buf_fmt(out, ",\"type\":\"%s\",\"param\":", type);
+    ek_put_string(out, param);
+    ek_buf_str(out, ",\"code\":");
+    ek_put_string(out, code);
+    ek_buf_char(out, '}');
+}
+
 const char *ek_openai_finish_reason(const ek_turn_result *t)
 {
     switch (t->end) {
@@ -85,7 +113,7 @@ void ek_openai_stream_failed(ek_buf *out, const ek_api_reply *r, const ek_openai
         ek_buf_fmt(out, "%s,\"logprobs\":null", s->nothing);
         ek_openai_finish(out, "error");
         ek_buf_str(out, s->include_usage ? "],\"usage\":null," : "],");
-        ek_openai_error_object(out, 500, text, NULL, NULL);
+        put_error(out, 500, text, NULL, NULL);
         chunk_close(out, r, false);
     }
     ek_buf_str(out, "data: ");
@@ -99,7 +127,7 @@ void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const ek_openai_st
     if (s && s->include_usage) {
         chunk_open(out, r, s);
         ek_buf_char(out, ']');
-        ek_openai_usage(out, r);
+        put_usage(out, r);
         chunk_close(out, r, false);
     }
     put_done(out, r);
@@ -171,43 +199,17 @@ void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int firs
     ek_buf_char(out, ']');
 }
 
-void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
-{
-    ek_api_usage u = ek_api_usage_of(r);
-    ek_buf_fmt(out,
-               ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
-               (long long)u.prompt, (long long)u.completion, (long long)(u.prompt + u.completion), (long long)u.cached);
-    ek_put_media_usage(out, &u);
-    ek_buf_fmt(out, "},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}", (long long)u.reasoning);
-}
-
 void ek_openai_whole_close(ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_char(out, ']');
-    ek_openai_usage(out, r);
+    put_usage(out, r);
     ek_put_extension(out, r);
-    ek_buf_char(out, '}');
-}
-
-void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code)
-{
-    const char *type = status == 404   ? "not_found_error"
-                       : status == 429 ? "rate_limit_error"
-                       : status >= 500 ? "server_error"
-                                       : "invalid_request_error";
-    ek_buf_str(out, "\"error\":{\"message\":");
-    ek_put_string(out, text);
-    ek_buf_fmt(out, ",\"type\":\"%s\",\"param\":", type);
-    ek_put_string(out, param);
-    ek_buf_str(out, ",\"code\":");
-    ek_put_string(out, code);
     ek_buf_char(out, '}');
 }
 
 void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
 {
     ek_buf_char(out, '{');
-    ek_openai_error_object(out, status, text, param, code);
+    put_error(out, status, text, param, code);
     ek_buf_char(out, '}');
 }

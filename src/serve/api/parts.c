@@ -8,17 +8,14 @@
 #include "media/limits.h"
 #include "media/pdf.h"
 #include "serve/api/field.h"
-#include "serve/api/plan.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 
 ek_err ek_part_refuse(const char *what, const char *type, const char *where)
 {
-    ek_buf quoted = {0};
-    ek_field_quote(&quoted, type, strlen(type));
-    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken in %s", what, quoted.data, where);
-    ek_buf_fini(&quoted);
-    return err;
+    char quoted[EK_QUOTED];
+    return ek_fail(EK_EINVAL, "%s of type %s are not taken in %s", what, ek_field_quote(quoted, type, strlen(type)),
+                   where);
 }
 
 /* --- documents --- */
@@ -104,10 +101,7 @@ static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api
     }
     ek_buf_fini(&text);
     if (limits->give) limits->give(limits->count_arg, EK_PDF_TEXT);
-    if (err != EK_EPARSE) return err;
-    char why[200]; /* the sentence stays, as that of a mistake in a field */
-    snprintf(why, sizeof why, "%s", ek_err_text());
-    return ek_fail(EK_EINVAL, "%s", why);
+    return err == EK_EPARSE ? EK_EINVAL : err; /* the sentence stays, as that of a mistake in a field */
 }
 
 /* The bytes after `from` must be a text or a readable PDF. A PDF is replaced by its text, or moved to pdf. */
@@ -169,4 +163,57 @@ ek_err ek_part_named_file(ek_conversation *c, ek_message *m, ek_buf *out, const 
     }
     ek_part_close(out, "document");
     return EK_OK;
+}
+
+/* --- pictures of the pages of PDFs --- */
+
+typedef struct pages {
+    ek_conversation *c;
+    ek_message *m;
+    const ek_api_limits *limits;
+} pages;
+
+ek_err ek_part_pdf(ek_api_limits *limits, const json_t *part)
+{
+    const json_t *v = ek_field(part, "pdf");
+    const char *word = ek_json_is_text(v) ? json_string_value(v) : "";
+    if (!v) return EK_OK;
+    limits->pdf_pages = !strcmp(word, "pages");
+    if (limits->pdf_pages || !strcmp(word, "text")) return EK_OK;
+    char says[EK_QUOTED];
+    return ek_fail(EK_EINVAL, "pdf must be \"text\" or \"pages\"%s", ek_field_not(says, v));
+}
+
+/* From here on a page is a picture like any other. */
+static ek_err add_page(void *arg, const void *png, size_t n)
+{
+    const pages *p = arg;
+    const ek_api_limits *limits = p->limits;
+    ek_buf bytes = {0};
+    if (limits->take) EK_TRY(limits->take(limits->count_arg, n + 1));
+    ek_buf_add(&bytes, png, n);
+    return ek_media_add(p->c, p->m, EK_PART_IMAGE, &bytes, 0, limits);
+}
+
+static ek_err draw(pages *p, const ek_buf *pdf)
+{
+    const ek_api_limits *limits = p->limits;
+    const int max = (limits->max_images ? limits->max_images : EK_MEDIA_MAX_IMAGES) - p->c->n_images;
+    EK_TRY(ek_media_check_count(p->c, EK_PART_IMAGE, 1, limits));
+    if (!ek_plan_runs(limits->plan)) return EK_OK;
+    if (limits->take) EK_TRY(limits->take(limits->count_arg, EK_PDF_PAGES_BYTES));
+    ek_err err = ek_pdf_pages(limits->pdftoppm, ek_buf_text(pdf), pdf->len, max, add_page, p);
+    if (limits->give) limits->give(limits->count_arg, EK_PDF_PAGES_BYTES);
+    return err == EK_EPARSE || err == EK_ETOOLARGE ? EK_EINVAL : err; /* the sentence stays */
+}
+
+ek_err ek_media_pages(ek_conversation *c, ek_message *m, ek_buf *pdf, const char *where, const ek_api_limits *limits)
+{
+    pages p = {c, m, limits};
+    ek_err err = ek_media_taken(EK_PART_IMAGE, m, &(ek_media_place){"pages of PDFs", "application/pdf", where}, limits);
+    if (!err && !limits->pdftoppm)
+        err = ek_fail(EK_EINVAL, "pages of PDFs are not taken as pictures: this server draws none (--pdftoppm)");
+    if (!err) err = draw(&p, pdf);
+    ek_buf_fini(pdf);
+    return err;
 }

@@ -23,11 +23,9 @@ static ek_err change(ek_api_request *r, const char *name, bool callable, json_t 
 {
     json_t *entry = json_object_get(r->by_name, name);
     if (!entry) {
-        ek_buf quoted = {0};
-        ek_field_quote(&quoted, name, strlen(name));
-        ek_err err = ek_fail(EK_EINVAL, "the reference to the tool %s: tools has none of that name", quoted.data);
-        ek_buf_fini(&quoted);
-        return err;
+        char quoted[EK_QUOTED];
+        return ek_fail(EK_EINVAL, "the reference to the tool %s: tools has none of that name",
+                       ek_field_quote(quoted, name, strlen(name)));
     }
     json_array_set_new(entry, 1, json_boolean(callable));
     r->tools_change = true;

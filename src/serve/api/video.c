@@ -6,7 +6,6 @@
 #include "media/limits.h"
 #include "serve/api/media.h"
 #include "serve/api/field.h"
-#include "serve/api/plan.h"
 #include "text/json/json.h"
 
 /* --- frames --- */

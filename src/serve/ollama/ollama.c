@@ -313,16 +313,6 @@ static ek_err read_generate(ek_api_request *r, const json_t *body, const ek_api_
 
 /* --- the two paths --- */
 
-static ek_err parse_chat(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_chat);
-}
-
-static ek_err parse_generate(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_generate);
-}
-
 static ek_err make_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
 {
     const ek_ollama *own = r->own;
@@ -334,12 +324,11 @@ static ek_err make_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_re
 /* Members that both paths share. */
 #define REPLIES                                                                                                       \
     .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .prompt = make_prompt, .answer = ek_ollama_answer, \
-    .answer_bytes = ek_ollama_answer_bytes, .begin = ek_ollama_begin, .event = ek_ollama_event,                       \
-    .step = ek_ollama_step, .finish = ek_ollama_finish, .end = ek_ollama_end, .failed = ek_ollama_failed,             \
-    .heartbeat = ek_ollama_heartbeat, .vendor = EK_API_OLLAMA, .error = ek_ollama_error
+    .answer_bytes = ek_ollama_answer_bytes, .event = ek_ollama_event, .step = ek_ollama_step,                         \
+    .finish = ek_ollama_finish, .end = ek_ollama_end, .failed = ek_ollama_failed, .heartbeat = ek_ollama_heartbeat,   \
+    .vendor = EK_API_OLLAMA, .error = ek_ollama_error
 
-const ek_dialect ek_dialect_ollama_chat = {
-    .path = "/api/chat", .prompt_param = "messages", .parse = parse_chat, REPLIES};
+const ek_dialect ek_dialect_ollama_chat = {.path = "/api/chat", .prompt_param = "messages", .read = read_chat, REPLIES};
 
 const ek_dialect ek_dialect_ollama_generate = {
-    .path = "/api/generate", .prompt_param = "prompt", .parse = parse_generate, REPLIES};
+    .path = "/api/generate", .prompt_param = "prompt", .read = read_generate, REPLIES};

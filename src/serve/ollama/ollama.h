@@ -31,7 +31,6 @@ ek_err ek_ollama_keep_alive(ek_api_request *r, const json_t *body, bool *zero);
 ek_err ek_ollama_model(ek_api_request *r, const json_t *body);
 
 /* The writers of a reply, as in ek_dialect. */
-void ek_ollama_begin(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
 void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_ollama_step(ek_buf *out, const ek_api_reply *r);

@@ -108,22 +108,11 @@ static ek_err open_own(ek_api_request *r, const json_t *body, const ek_api_limit
     return ek_ollama_model(r, body);
 }
 
-static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
-{
-    (void)out, (void)m, (void)r;
-    return EK_OK;
-}
-
 static ek_err read_show(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     bool verbose;
     EK_TRY(open_own(r, body, limits));
     return ek_field_bool(r, body, "verbose", &verbose);
-}
-
-static ek_err parse_show(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_show);
 }
 
 /* Writes lines KEY VALUE; clients read the context from them. */
@@ -197,11 +186,6 @@ static ek_err read_pull(ek_api_request *r, const json_t *body, const ek_api_limi
     return err;
 }
 
-static ek_err parse_pull(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_pull);
-}
-
 static ek_err write_pull(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     (void)m, (void)r, (void)prompt;
@@ -213,8 +197,8 @@ const ek_dialect ek_dialect_ollama_show = {
     .path = "/api/show",
     .id_prefix = "",
     .prompt_param = "model",
-    .parse = parse_show,
-    .prompt = no_prompt,
+    .read = read_show,
+    .prompt = ek_api_no_prompt,
     .answer = write_show,
     .vendor = EK_API_OLLAMA,
     .error = ek_ollama_error,
@@ -225,8 +209,8 @@ const ek_dialect ek_dialect_ollama_pull = {
     .id_prefix = "",
     .prompt_param = "model",
     .stream_type = "application/x-ndjson",
-    .parse = parse_pull,
-    .prompt = no_prompt,
+    .read = read_pull,
+    .prompt = ek_api_no_prompt,
     .answer = write_pull,
     .vendor = EK_API_OLLAMA,
     .error = ek_ollama_error,

@@ -103,11 +103,6 @@ void ek_ollama_heartbeat(ek_buf *out)
     ek_buf_char(out, ' ');
 }
 
-void ek_ollama_begin(ek_buf *out, const ek_api_reply *r, int choice)
-{
-    (void)out, (void)r, (void)choice;
-}
-
 static void line_close(ek_buf *out, const ek_api_reply *r, bool whole)
 {
     ek_event_extend(out, r, whole);

@@ -119,12 +119,6 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
     return ek_field_body(r, text, n, limits, read_body);
 }
 
-static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
-{
-    (void)out, (void)m, (void)r;
-    return EK_OK;
-}
-
 static ek_err delete (ek_buf *out, const ek_conversation_ask *a)
 {
     EK_TRY(ek_conversation_delete(a->store, a->owner, ek_buf_text(&a->id)));
@@ -175,7 +169,7 @@ const ek_dialect ek_dialect_conversations = {
     .id_prefix = EK_CONVERSATIONS_ID,
     .by_path = true,
     .parse = parse,
-    .prompt = no_prompt,
+    .prompt = ek_api_no_prompt,
     .answer = answer,
     .answer_bytes = answer_bytes,
     .error = ek_openai_error,

@@ -134,11 +134,6 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     return read_delivery(r, body, limits);
 }
 
-static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_body);
-}
-
 /* --- replies --- */
 
 static const ek_openai_stream *stream_of(const ek_api_reply *r)
@@ -376,7 +371,7 @@ const ek_dialect ek_dialect_openai_chat = {
     .path = "/v1/chat/completions",
     .id_prefix = "chatcmpl-",
     .prompt_param = "messages",
-    .parse = parse,
+    .read = read_body,
     .begin = begin,
     .event = event,
     .finish = finish,

@@ -148,11 +148,6 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     return ek_field_ours(r, body, limits);
 }
 
-static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_body);
-}
-
 /* --- the prompts --- */
 
 static void write_echo(ek_buf *out, const ek_tokenizer *t, const ek_turn_opts *o, const ek_ids *ids)
@@ -388,7 +383,7 @@ const ek_dialect ek_dialect_openai_completions = {
     .path = "/v1/completions",
     .id_prefix = "cmpl-",
     .prompt_param = "prompt",
-    .parse = parse,
+    .read = read_body,
     .prompt = make_prompts,
     .begin = begin,
     .event = event,

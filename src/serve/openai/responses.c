@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/api/compaction.h"
 #include "serve/api/context.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
@@ -446,26 +445,11 @@ static ek_err read_compact(ek_api_request *r, const json_t *body, const ek_api_l
     return EK_OK;
 }
 
-static ek_err parse_compact(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_compact);
-}
-
-static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_count);
-}
-
 static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     (void)m, (void)r;
     ek_buf_fmt(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", prompt->ids.len);
     return EK_OK;
-}
-
-static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_body);
 }
 
 #define REPLIES                                                                                                      \
@@ -475,20 +459,20 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
 
 const ek_dialect ek_dialect_responses = {.path = "/v1/responses",
                                          .repeats = true,
-                                         .parse = parse,
+                                         .read = read_body,
                                          .end = ek_responses_end,
                                          .queued = ek_responses_queued,
                                          .cancelled = ek_responses_cancelled,
                                          REPLIES};
 
 const ek_dialect ek_dialect_responses_compact = {
-    .path = "/v1/responses/compact", .parse = parse_compact, .end = ek_responses_compact_end, REPLIES};
+    .path = "/v1/responses/compact", .read = read_compact, .end = ek_responses_compact_end, REPLIES};
 
 const ek_dialect ek_dialect_responses_count = {
     .path = "/v1/responses/input_tokens",
     .id_prefix = "",
     .prompt_param = "input",
-    .parse = parse_count,
+    .read = read_count,
     .answer = count,
     .error = ek_openai_error,
 };

@@ -2,7 +2,7 @@
 #ifndef EK_SERVE_RESPONSES_H
 #define EK_SERVE_RESPONSES_H
 
-#include "serve/api/blocks.h"
+#include "serve/api/dialect.h"
 #include "serve/api/tools.h"
 #include "serve/store/conversations.h"
 

@@ -37,47 +37,44 @@ void ek_responses_put_id(ek_buf *out, const ek_api_reply *r, const char *prefix,
 
 /* --- items --- */
 
-static void put_member(ek_buf *out, const json_t *object, const char *key, const char *absent)
+typedef struct member {
+    const char *key, *absent; /* the value of an absent member */
+} member;
+
+/* Writes members of an object; n: their number. */
+static void put_members(ek_buf *out, const json_t *object, const member *m, int n)
 {
-    const json_t *v = ek_json_get(object, key);
-    ek_buf_fmt(out, "\"%s\":", key);
-    if (v) ek_json_write(out, v);
-    else ek_buf_str(out, absent);
+    for (int i = 0; i < n; i++) {
+        const json_t *v = ek_json_get(object, m[i].key);
+        ek_buf_fmt(out, "%s\"%s\":", i ? "," : "", m[i].key);
+        if (v) ek_json_write(out, v);
+        else ek_buf_str(out, m[i].absent);
+    }
 }
 
 static void put_action(ek_buf *out, int kind, const json_t *args)
 {
+    static const member local[] = {{"command", "[]"}, {"env", "{}"}, {"timeout_ms", "null"}},
+                        where[] = {{"working_directory", "null"}},
+                        shell[] = {{"commands", "[]"}, {"timeout_ms", "null"}, {"max_output_length", "null"}};
     if (kind == LOCAL_SHELL) {
         ek_buf_str(out, ",\"action\":{\"type\":\"exec\",");
-        put_member(out, args, "command", "[]");
-        ek_buf_char(out, ',');
-        put_member(out, args, "env", "{}");
-        ek_buf_char(out, ',');
-        put_member(out, args, "timeout_ms", "null");
+        put_members(out, args, local, 3);
         ek_buf_str(out, ",\"user\":null,");
-        put_member(out, args, "working_directory", "null");
+        put_members(out, args, where, 1);
     } else {
         ek_buf_str(out, ",\"action\":{");
-        put_member(out, args, "commands", "[]");
-        ek_buf_char(out, ',');
-        put_member(out, args, "timeout_ms", "null");
-        ek_buf_char(out, ',');
-        put_member(out, args, "max_output_length", "null");
+        put_members(out, args, shell, 3);
     }
     ek_buf_char(out, '}');
 }
 
 static void put_operation(ek_buf *out, const json_t *args)
 {
+    static const member all[] = {{"type", "\"update_file\""}, {"path", "\"\""}, {"diff", "\"\""}};
     const char *type = ek_json_get_text(args, "type", NULL);
     ek_buf_str(out, ",\"operation\":{");
-    put_member(out, args, "type", "\"update_file\"");
-    ek_buf_char(out, ',');
-    put_member(out, args, "path", "\"\"");
-    if (!type || strcmp(type, "delete_file")) {
-        ek_buf_char(out, ',');
-        put_member(out, args, "diff", "\"\"");
-    }
+    put_members(out, args, all, type && !strcmp(type, "delete_file") ? 2 : 3);
     ek_buf_char(out, '}');
 }
 

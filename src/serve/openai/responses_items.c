@@ -2,11 +2,10 @@
 
 #include <string.h>
 
-#include "serve/api/compaction.h"
+#include "serve/api/context.h"
 #include "serve/api/tools.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
-#include "serve/api/dialect.h"
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
 

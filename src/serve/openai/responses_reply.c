@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/api/compaction.h"
+#include "serve/api/context.h"
 #include "serve/api/openai.h"
 #include "serve/openai/responses.h"
-#include "serve/api/dialect.h"
 #include "text/json/json.h"
 
 static bool is_limited(const ek_turn_result *t)
@@ -23,9 +22,8 @@ static const char *prefix_of(int kind)
 }
 
 /* {"type":"output_text","text":…,"annotations":[],"logprobs":[…]} */
-static void put_text_part(ek_buf *out, const ek_api_reply *r, const char *s, size_t n, const ek_buf *logprobs)
+static void put_text_part(ek_buf *out, const char *s, size_t n, const ek_buf *logprobs)
 {
-    (void)r;
     ek_buf_str(out, "{\"type\":\"output_text\",\"text\":");
     ek_json_quote(out, s, n);
     ek_buf_fmt(out, ",\"annotations\":[],\"logprobs\":%s}", logprobs && logprobs->len ? logprobs->data : "[]");
@@ -45,7 +43,7 @@ static void put_message(ek_buf *out, const ek_api_reply *r, int index, const cha
     ek_buf_str(out, "{\"id\":");
     ek_responses_put_id(out, r, "msg_", index);
     ek_buf_fmt(out, ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[", status);
-    if (s) put_text_part(out, r, s, n, logprobs);
+    if (s) put_text_part(out, s, n, logprobs);
     ek_buf_str(out, "]}");
 }
 
@@ -289,7 +287,7 @@ static void open_item(void *ctx, const ek_reply_event *e)
     else put_reasoning(w->out, w->r, index, NULL, 0);
     frame_close(w);
     part_frame_open(w, false);
-    if (e->kind == EK_REPLY_CONTENT) put_text_part(w->out, w->r, "", 0, NULL);
+    if (e->kind == EK_REPLY_CONTENT) put_text_part(w->out, "", 0, NULL);
     else put_reasoning_part(w->out, w->r, "", 0);
     frame_close(w);
 }
@@ -336,7 +334,7 @@ static void close_text(writer *w)
     if (content) ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
     frame_close(w);
     part_frame_open(w, true);
-    if (content) put_text_part(w->out, w->r, s, n, &logprobs);
+    if (content) put_text_part(w->out, s, n, &logprobs);
     else put_reasoning_part(w->out, w->r, s, n);
     if (is_summary(w) && is_limited(w->r->choices[0])) ek_buf_str(w->out, ",\"status\":\"incomplete\"");
     frame_close(w);

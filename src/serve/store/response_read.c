@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "serve/api/plan.h"
 #include "serve/store/response_state.h"
 #include "text/json/json.h"
 
