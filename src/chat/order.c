@@ -83,11 +83,11 @@ static void add_message(run *r, int i)
     }
 }
 
-static ek_step *put(run *r, const ref *f)
+static ek_order_step *put(run *r, const ref *f)
 {
     ek_steps *s = r->out;
     const ek_message *m = &r->c->messages[f->message];
-    s->at[s->n] = (ek_step){m, f->block < 0 ? NULL : &m->blocks[f->block], f->call, false, false};
+    s->at[s->n] = (ek_order_step){m, f->block < 0 ? NULL : &m->blocks[f->block], f->call, false, false};
     return &s->at[s->n++];
 }
 
@@ -110,7 +110,7 @@ static void close_groups(run *r)
 {
     for (int g = r->held_from; g < r->held_to; g++)
         for (int i = r->groups[g].from; i < r->groups[g].to; i++) {
-            ek_step *s = put(r, &r->refs[i]);
+            ek_order_step *s = put(r, &r->refs[i]);
             s->joins = g > r->held_from || i > r->groups[g].from;
             s->closes = g + 1 == r->held_to && i + 1 == r->groups[g].to;
         }

@@ -38,16 +38,16 @@ typedef struct ek_pairs {
 ek_err ek_pairs_make(ek_pairs *p, const ek_conversation *c);
 void ek_pairs_fini(ek_pairs *p);
 
-typedef struct ek_step {
+typedef struct ek_order_step {
     const ek_message *message;
     const ek_block *block; /* NULL: the message has no block */
     int call;              /* index in pairs->calls; -1: no call */
     bool joins;            /* belongs to the same message of the template as the previous step */
     bool closes;           /* the results of its call, and of the calls it joins, follow it */
-} ek_step;
+} ek_order_step;
 
 typedef struct ek_steps {
-    ek_step *at;
+    ek_order_step *at;
     int n, cap;
 } ek_steps;
 

@@ -279,7 +279,7 @@ static void note_call(writer *w, int call)
     w->group[w->n_group++] = call;
 }
 
-static void put_step(writer *w, const ek_conversation *c, const ek_step *s)
+static void put_step(writer *w, const ek_conversation *c, const ek_order_step *s)
 {
     bool goes_on = w->at && (s->joins || w->from == s->message);
     if (w->from != s->message && !goes_on) {

@@ -8,8 +8,7 @@
 #include "cuda/memory.h"
 #include "gpu/fit/fit.h"
 #include "gpu/several/state.h"
-#include "open/proven.h"
-#include "open/tuning.h"
+#include "open/card.h"
 #include "vulkan/vulkan.h"
 
 /* --- the words */

@@ -20,7 +20,7 @@ typedef struct ek_device {
     ek_host_part part;
     ek_split split;
     int features; /* use kernels of this compute capability (times ten); 0: the devices' own */
-    enum { EK_TUNE_AUTO, EK_TUNE_OFF, EK_TUNE_AGAIN } tune; /* open/tuning.h */
+    enum { EK_TUNE_AUTO, EK_TUNE_OFF, EK_TUNE_AGAIN } tune; /* open/card.h */
 } ek_device;
 
 /* The driver of d's devices, with d's features (gpu/gpu.h). */

@@ -11,8 +11,8 @@
 #include "engine/budget.h"
 #include "engine/executor.h"
 #include "gpu/tower/towers.h"
+#include "open/card.h"
 #include "open/device.h"
-#include "open/tuning.h"
 
 enum { LONG_CHUNK = 2048 }; /* prompt rows of a step; no published model is much faster with more */
 

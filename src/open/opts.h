@@ -34,7 +34,7 @@ typedef struct ek_open_opts {
     const char *split;  /* for several CUDA devices: "layers", whole layers per device; "outputs", a part of every layer
                            per device; NULL: "auto", outputs if that makes a step of several replies faster */
     double gpu_bytes;   /* maximum memory on each CUDA device; 0: all free memory */
-    const char *tune;   /* measuring which kernels are faster (open/tuning.h): NULL or "auto", at the first start on an
+    const char *tune;   /* measuring which kernels are faster (open/card.h): NULL or "auto", at the first start on an
                            unknown card; "off", never; "again", now */
     int threads;        /* 1 to 1024; 0: the cores this process may use */
     const char *isa;    /* a name of ek_cpu_isas(); NULL: the best of this machine */

@@ -1,4 +1,4 @@
-/* Evidence before an answer (gpu/evidence, open/proven.c) on the Vulkan device that is there, in CI lavapipe: a device
+/* Evidence before an answer (gpu/evidence, open/card.c) on the Vulkan device that is there, in CI lavapipe: a device
  * whose kernels do what they should is taken, and the file is read the next time; one of whose kernels a single launch
  * does nothing is refused by that kernel's name, and nothing is kept; one whose cooperative matrices differ has none.
  */
@@ -18,7 +18,7 @@
 #include "../support/files.h"
 #include "base/machine/cpu.h"
 #include "gpu/evidence/evidence.h"
-#include "open/proven.h"
+#include "open/card.h"
 #include "vulkan/state.h"
 #include "vulkan/vulkan.h"
 

@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "open/card.h"
 #include "open/device.h"
-#include "open/tuning.h"
 
 static const char key[] = "NVIDIA A10, 72 multiprocessors, driver 13.0, sm_86, evenkeel 1, times 01234567";
 static const double measured[EK_CUDA_FAMILIES] = {0.5, 1.25, 2, 1, 0.0125, 99.5, 1.0001, 1.5, 0.5, 1};

@@ -1,4 +1,5 @@
-/* batch: a file of requests to a file of results; --check and merge work on such results. */
+/* batch: a file of requests to a file of results; --check and merge work on such results. diff: finds the first line,
+ * token and log-probability that differ in two of them; exit status 0: none differs. */
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -220,4 +221,17 @@ int ek_cmd_batch(const ek_cli *cli)
     if (a->n != 2) return ek_cli_wrong(cli, "two files are needed; usage: evenkeel batch [OPTIONS] IN OUT");
     o.out = a->v[1];
     return run(cli, a->v[0], &o);
+}
+
+int ek_cmd_diff(const ek_cli *cli)
+{
+    ek_buf text = {0};
+    bool same;
+    const ek_err err = ek_batch_diff(&text, &same, cli->arg_before, cli->arg);
+    if (!err) {
+        ek_cli_put(stdout, same ? "equal" : ek_buf_text(&text));
+        putchar('\n');
+    }
+    ek_buf_fini(&text);
+    return err ? ek_cli_failed(cli) : !same;
 }

@@ -8,11 +8,6 @@
 #include "hub/name.h"
 #include "open/open.h"
 
-ek_err ek_cli_hub_places(ek_hub_places *p)
-{
-    return ek_hub_places_init(p, getenv);
-}
-
 ek_err ek_cli_hub_name(ek_hub_name *out, const char *text)
 {
     const ek_hub_short *as = ek_hub_short_find(text);

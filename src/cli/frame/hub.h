@@ -6,9 +6,6 @@
 #include "hub/client.h"
 #include "hub/name.h"
 
-/* From the environment (HF_HOME and others, hub/client.h). Call ek_hub_places_fini in any case. */
-ek_err ek_cli_hub_places(ek_hub_places *p);
-
 /* A repository in full, or by a short name (hub/name.h). EINVAL suggests names. */
 ek_err ek_cli_hub_name(ek_hub_name *out, const char *text);
 

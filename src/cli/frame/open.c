@@ -121,15 +121,6 @@ ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
     return ek_open_model(m, o);
 }
 
-static ek_err open_engine(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
-{
-    EK_TRY(ek_cli_open_model(m, cli, o));
-    ek_err err = ek_cli_check_ctx(cli, ek_model_config(m->model)->max_position_embeddings);
-    if (!err) return ek_open_engine(m, o);
-    ek_opened_close(m);
-    return err;
-}
-
 ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_requests, int max_queue)
 {
     ek_open_opts o;
@@ -138,17 +129,11 @@ ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_re
     o.chat = chat;
     o.max_requests = max_requests;
     o.max_queue = max_queue > 0 ? max_queue : EK_OPEN_NONE;
-    return open_engine(m, cli, &o);
-}
-
-ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli)
-{
-    ek_open_opts o;
-    *m = (ek_opened){0};
-    EK_TRY(ek_cli_open_opts(&o, cli));
-    o.chat = true;
-    o.max_requests = o.max_queue = 1;
-    return open_engine(m, cli, &o);
+    EK_TRY(ek_cli_open_model(m, cli, &o));
+    const ek_err err = ek_cli_check_ctx(cli, ek_model_config(m->model)->max_position_embeddings);
+    if (!err) return ek_open_engine(m, &o);
+    ek_opened_close(m);
+    return err;
 }
 
 int ek_cli_chunk(const ek_cli *cli)

@@ -23,8 +23,6 @@ ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
 /* Opens model and engine, for at most max_requests at once and max_queue waiting ones; chat: with tokenizer and
  * template. ETOOLONG for a --ctx beyond the model's. */
 ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_requests, int max_queue);
-/* Opens them for one request, with tokenizer and chat template. */
-ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli);
 
 /* Where a model runs, for people: "on the CPU", "on the CPU (no NVIDIA driver)", "on cuda:0 (NVIDIA H100 …)"; "with
  * cuda:0 …" for several devices. */

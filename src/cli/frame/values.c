@@ -3,6 +3,8 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +106,30 @@ static ek_err set_size(ek_cli *cli, const ek_given *g)
     return EK_OK;
 }
 
+/* "--log loud: one of json, text is needed" */
+__attribute__((format(printf, 2, 3))) static ek_err needed(const ek_given *g, const char *fmt, ...)
+{
+    char what[512];
+    const char *quote = quote_of(g->value);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    return ek_fail(EK_EINVAL, "%s %s%.60s%s: %s is needed", g->where, quote, g->value, quote, what);
+}
+
+/* The words of a switch: *on. False for another word. */
+static bool is_switch(const char *s, bool *on)
+{
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes"};
+    for (int i = 0; i < 6; i++)
+        if (!strcmp(s, words[i])) {
+            *on = i % 2;
+            return true;
+        }
+    return false;
+}
+
 static ek_err set_choice(ek_cli *cli, const ek_given *g)
 {
     size_t n = strlen(g->value);
@@ -115,21 +141,13 @@ static ek_err set_choice(ek_cli *cli, const ek_given *g)
         }
         p += len + (p[len] == '|');
     }
-    const char *quote = quote_of(g->value);
-    return ek_fail(EK_EINVAL, "%s %s%.60s%s: one of %s is needed", g->where, quote, g->value, quote, g->o->placeholder);
+    return needed(g, "one of %s", g->o->placeholder);
 }
 
 static ek_err set_flag(ek_cli *cli, const ek_given *g)
 {
-    static const char *const words[] = {"0", "1", "false", "true", "no", "yes"};
-    for (int i = 0; i < 6; i++)
-        if (!strcmp(g->value, words[i])) {
-            *(bool *)field_of(cli, g->o) = i % 2;
-            return EK_OK;
-        }
-    const char *quote = quote_of(g->value);
-    return ek_fail(EK_EINVAL, "%s %s%.60s%s: one of 1, 0, true, false, yes, no is needed", g->where, quote, g->value,
-                   quote);
+    if (is_switch(g->value, field_of(cli, g->o))) return EK_OK;
+    return needed(g, "one of 1, 0, true, false, yes, no");
 }
 
 static ek_err set_list(ek_cli *cli, const ek_given *g)
@@ -193,38 +211,26 @@ bool ek_option_is_path(const char *s)
 
 static ek_err set_program(ek_cli *cli, const ek_given *g)
 {
-    static const char *const words[] = {"off", "on", "0", "1", "false", "true", "no", "yes"};
-    const char **to = field_of(cli, g->o), *quote = quote_of(g->value);
-    if (ek_option_is_path(g->value)) {
-        *to = g->value;
-        return EK_OK;
-    }
-    for (int i = 0; i < 8; i++)
-        if (!strcmp(g->value, words[i])) {
-            *to = i % 2 ? "on" : NULL;
-            return EK_OK;
-        }
-    return ek_fail(EK_EINVAL, "%s %s%.60s%s: on, off, or a path that begins with / or . is needed", g->where, quote,
-                   g->value, quote);
+    const char **to = field_of(cli, g->o);
+    const bool path = ek_option_is_path(g->value);
+    bool on = !strcmp(g->value, "on");
+    if (!path && !on && strcmp(g->value, "off") && !is_switch(g->value, &on))
+        return needed(g, "on, off, or a path that begins with / or .");
+    *to = path ? g->value : on ? "on" : NULL;
+    return EK_OK;
 }
 
 /* For an option whose placeholder is [=WORD]. */
 static ek_err set_level(ek_cli *cli, const ek_given *g)
 {
-    static const char *const words[] = {"0", "1", "false", "true", "no", "yes"};
-    const char **to = field_of(cli, g->o), *word = g->o->placeholder + 2, *quote = quote_of(g->value);
+    const char **to = field_of(cli, g->o), *word = g->o->placeholder + 2;
     const size_t n = strlen(word) - 1;
-    if (strlen(g->value) == n && !memcmp(g->value, word, n)) {
-        *to = g->value;
-        return EK_OK;
-    }
-    for (int i = 0; i < 6; i++)
-        if (!strcmp(g->value, words[i])) {
-            *to = i % 2 ? "on" : NULL;
-            return EK_OK;
-        }
-    return ek_fail(EK_EINVAL, "%s %s%.60s%s: one of %.*s, 1, 0, true, false, yes, no is needed", g->where, quote,
-                   g->value, quote, (int)n, word);
+    const bool is_word = strlen(g->value) == n && !memcmp(g->value, word, n);
+    bool on;
+    if (!is_word && !is_switch(g->value, &on))
+        return needed(g, "one of %.*s, 1, 0, true, false, yes, no", (int)n, word);
+    *to = is_word ? g->value : on ? "on" : NULL;
+    return EK_OK;
 }
 
 ek_err ek_option_set(ek_cli *cli, const ek_given *g)

@@ -11,7 +11,6 @@
 #include "cli/inspect/inspect.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/terminal.h"
-#include "cli/hub/fetch.h"
 #include "hub/store.h"
 
 /* "GGUF: a.gguf, b.gguf" */
@@ -129,7 +128,7 @@ int ek_cmd_list(const ek_cli *cli)
     ek_hub_name name;
     ek_hub_places places;
     if (cli->arg && ek_cli_hub_name(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    ek_err err = ek_cli_hub_places(&places);
+    ek_err err = ek_hub_places_init(&places, getenv);
     if (!err) err = list(cli, places.cache, cli->arg ? name.repo : NULL);
     ek_hub_places_fini(&places);
     return err ? ek_cli_failed(cli) : 0;
@@ -173,7 +172,7 @@ int ek_cmd_rm(const ek_cli *cli)
     ek_hub_name name;
     ek_hub_places places;
     if (ek_cli_hub_name(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    ek_err err = ek_cli_hub_places(&places);
+    ek_err err = ek_hub_places_init(&places, getenv);
     if (!err) err = removed(cli, &places, &name);
     ek_hub_places_fini(&places);
     return err ? ek_cli_failed(cli) : 0;

@@ -106,19 +106,20 @@ static bool agree(void *arg, double n, double there, const char *to)
     return ek_cli_yes();
 }
 
-/* Appends the path to open. Ctrl-C ends it with ECANCELLED; received bytes are kept. */
-static ek_err cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name *name)
+/* Appends the path to open. ask: prints size and folder, and waits for a yes; ECANCELLED without one. Ctrl-C ends it
+ * with ECANCELLED; received bytes are kept. */
+static ek_err cli_fetch(ek_buf *path, int connections, int retries, bool ask, const ek_hub_name *name)
 {
     ek_hub_places places;
     ek_buf text = {0};
     screen s = {.tty = isatty(STDERR_FILENO)};
     ek_hub_watch watch = {.line = line, .progress = progress, .stop = stop, .arg = &s};
-    if (o->ask) watch.agree = agree;
+    if (ask) watch.agree = agree;
     ek_hub_name_text(&text, name);
     s.name = ek_buf_text(&text);
     ek_cli_on_stop(on_signal, 0);
-    ek_err err = ek_cli_hub_places(&places);
-    ek_hub_opts opts = {.places = &places, .watch = &watch, .connections = o->connections, .retries = o->retries};
+    ek_err err = ek_hub_places_init(&places, getenv);
+    ek_hub_opts opts = {.places = &places, .watch = &watch, .connections = connections, .retries = retries};
     if (!err) err = ek_hub_pull(path, &opts, name);
     clear_bar(&s);
     ek_hub_places_fini(&places);
@@ -144,7 +145,7 @@ static bool is_missing(const ek_cli *cli, ek_hub_name *name)
     ek_buf found = {0};
     if (!cli->has.model || access(cli->model, F_OK) == 0 || is_path(cli->model) || ek_cli_hub_name(name, cli->model))
         return false;
-    ek_err err = ek_cli_hub_places(&places);
+    ek_err err = ek_hub_places_init(&places, getenv);
     if (!err) err = ek_hub_find(&found, places.cache, name);
     ek_hub_places_fini(&places);
     ek_buf_fini(&found);
@@ -157,8 +158,7 @@ ek_err ek_cli_fetch_missing(const ek_cli *cli)
     ek_buf path = {0};
     const bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
     if ((!cli->yes && !can_ask) || !is_missing(cli, &name)) return EK_OK; /* opening the model reports what is wrong */
-    ek_cli_fetch_opts o = {.connections = 8, .retries = 5, .ask = !cli->yes};
-    ek_err err = cli_fetch(&path, &o, &name);
+    const ek_err err = cli_fetch(&path, 8, 5, !cli->yes, &name);
     ek_buf_fini(&path);
     ek_cli_on_stop(SIG_DFL, 0); /* the commands after this have their own handlers, or none */
     return err;
@@ -218,8 +218,7 @@ int ek_cmd_pull(const ek_cli *cli)
     ek_hub_name name;
     ek_buf path = {0};
     if (ek_cli_hub_name(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    ek_cli_fetch_opts o = {.connections = (int)cli->connections, .retries = (int)cli->retries};
-    ek_err err = cli_fetch(&path, &o, &name);
+    const ek_err err = cli_fetch(&path, (int)cli->connections, (int)cli->retries, false, &name);
     if (!err) printf("%s\n", ek_buf_text(&path));
     ek_buf_fini(&path);
     return err ? ek_cli_failed(cli) : 0;

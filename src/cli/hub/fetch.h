@@ -5,11 +5,6 @@
 #include "cli/frame/cli.h"
 #include "hub/name.h"
 
-typedef struct ek_cli_fetch_opts {
-    int connections, retries; /* as in hub/pull.h */
-    bool ask;                 /* prints size and folder, and waits for a yes; ECANCELLED without one */
-} ek_cli_fetch_opts;
-
 /* Fetches --model from the Hub before it is opened, if it is a name there and not in the cache. Asks first, or fetches
  * at once with --yes. EK_OK if nothing has to be fetched, or nobody can be asked. */
 ek_err ek_cli_fetch_missing(const ek_cli *cli);

@@ -104,7 +104,7 @@ ek_err ek_dialogue_open(ek_dialogue *d, const ek_cli *cli)
     ek_dialogue_reset(d);
     if (cli->has.tools) EK_TRY(ek_dialogue_tools(d, cli->tools));
     EK_TRY(ek_cli_ffmpeg(&d->ffmpeg, d->cli));
-    EK_TRY(ek_cli_open_chat(&d->m, d->cli));
+    EK_TRY(ek_cli_open_engine(&d->m, d->cli, true, 1, 1));
     for (int i = 0; i < cli->image.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_IMAGE, cli->image.v[i], NULL));
     for (int i = 0; i < cli->audio.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_SOUND, cli->audio.v[i], NULL));
     for (int i = 0; i < cli->video.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_FRAME, cli->video.v[i], NULL));
@@ -136,7 +136,7 @@ ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost)
     ek_opened_close(&d->m);
     d->options.model = d->model = copy;
     d->options.has.model = name != NULL;
-    if (ek_cli_open_chat(&d->m, d->cli) == EK_OK) {
+    if (ek_cli_open_engine(&d->m, d->cli, true, 1, 1) == EK_OK) {
         free(before);
         return EK_OK;
     }
@@ -144,7 +144,7 @@ ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost)
     snprintf(why, sizeof why, "%s", ek_err_text());
     free(copy);
     d->options.model = was, d->options.has.model = had, d->model = before;
-    *lost = ek_cli_open_chat(&d->m, d->cli) != EK_OK;
+    *lost = ek_cli_open_engine(&d->m, d->cli, true, 1, 1) != EK_OK;
     return ek_fail(EK_EINVAL, "%s", why);
 }
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
-#include "cli/serve/trust.h"
+#include "cli/serve/serve_replies.h"
 #include "replies/backends.h"
 
 /* --- export --- */
