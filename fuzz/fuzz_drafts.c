@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/store/draft_sessions.h"
+#include "serve/server_state.h"
 #include "text/draft_message.h"
 
 enum { ROOM = 40, VOCABULARY = 1000, GUARD = -7 };

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
-#include "serve/events/zmtp.h"
+#include "serve/events/peers.h"
 
 typedef struct outcome {
     ek_buf news; /* a byte for each, a request with its number behind it */

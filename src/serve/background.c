@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/background_state.h"
 #include "serve/routes.h"
 #include "serve/session_state.h"
 #include "serve/store/response_store.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/background_state.h"
+#include "serve/background.h"
 #include "serve/server_state.h"
 
 enum {

@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
-#include "serve/receipts_state.h"
 
 static const char *finish_of(const ek_turn_result *r)
 {

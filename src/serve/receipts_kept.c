@@ -9,7 +9,7 @@
 #include "base/encoding.h"
 #include "base/hash/hash.h"
 #include "base/log.h"
-#include "serve/receipts_state.h"
+#include "serve/receipts.h"
 
 enum { MAX_KEPT = 4096, MAX_BYTES = 64 << 20, HOUR = 3600 };
 

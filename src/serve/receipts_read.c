@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/encoding.h"
-#include "serve/receipts_state.h"
+#include "serve/receipts.h"
 #include "serve/routes.h"
 
 static void put_url_base64(ek_buf *out, const void *bytes, size_t n)

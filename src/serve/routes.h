@@ -31,6 +31,12 @@ const ek_route_row *ek_routes_find(const char *path, const char *method, const c
 /* Writes the methods of all rows with row's pattern, separated by commas. */
 void ek_routes_methods(char *out, size_t room, const ek_route_row *row);
 
+/* page.c */
+/* Answers x if its path is one of the page's: with the file (GET, HEAD), 304 if the client has the file
+ * (if-none-match), or 405 for other methods. Returns whether it answered. Needs no API key, because the files are
+ * public. */
+bool ek_page_answer(ek_exchange *x);
+
 /* Passes a request to dialect d, on a path of the table. Refuses it while the server stops, or if its body has a
  * content encoding. */
 void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d);

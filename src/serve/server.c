@@ -5,13 +5,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "media/locked/helper.h"
-#include "serve/store/draft_sessions.h"
+#include "serve/server_state.h"
 #include "serve/store/response_store.h"
 #include "serve/background.h"
 #include "serve/receipts.h"
@@ -316,4 +318,47 @@ void ek_server_close(ek_server *s)
     ek_keys_close(s->keys);
     ek_buf_fini(&s->metrics.text);
     free(s);
+}
+
+/* --- the last signal --- */
+
+enum { SECOND = 400 /* ms in which streams get their error */ };
+
+static struct sigaction earlier[2];
+static volatile sig_atomic_t n_received;
+static unsigned first_seconds;
+
+static void end_within(long ms)
+{
+    const struct itimerval timer = {.it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* setitimer and _exit are allowed here, whatever locks the interrupted thread holds. */
+static void on_last_signal(int number)
+{
+    const struct sigaction *was = &earlier[number == SIGINT];
+    if (n_received >= 2) _exit(128 + number);
+    end_within(n_received++ ? SECOND : first_seconds * 1000L);
+    if (was->sa_handler != SIG_DFL && was->sa_handler != SIG_IGN) was->sa_handler(number);
+}
+
+void ek_last_signal_watch(double seconds)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    n_received = 0;
+    first_seconds = seconds < 1e9 ? (unsigned)seconds + 1 : 0;
+    for (int i = 0; i < 2; i++) {
+        struct sigaction now;
+        if (sigaction(numbers[i], NULL, &now) || now.sa_handler == on_last_signal) continue;
+        earlier[i] = now;
+        now.sa_handler = on_last_signal;
+        sigaction(numbers[i], &now, NULL);
+    }
+}
+
+void ek_last_signal_within(double seconds)
+{
+    const bool at_once = n_received >= 2 && seconds > 0;
+    end_within(at_once ? SECOND : seconds > 0 ? ((long)seconds + 1) * 1000 : 0);
 }

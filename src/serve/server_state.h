@@ -8,14 +8,33 @@
 #include "serve/fetch/fetch.h"
 #include "serve/http/access.h"
 #include "serve/http/http.h"
-#include "serve/threads/mailbox.h"
+#include "serve/threads/threads.h"
 #include "serve/status.h"
-#include "serve/threads/workers.h"
 #include "serve/server.h"
 
 typedef struct ek_session ek_session;
 typedef struct ek_reply_audit ek_reply_audit;
 typedef struct ek_receipts ek_receipts;
+
+/* --- tokens of requests on other servers that ask for drafts here (drafts.c) ---
+ *
+ * A question has only the tokens since the previous question. At most EK_DRAFT_SESSIONS sessions of max_tokens each;
+ * the owner with the most sessions makes room, by the least recently used. Any thread. */
+
+enum { EK_DRAFT_SESSIONS = 64 };
+
+typedef struct ek_draft_sessions ek_draft_sessions;
+
+ek_draft_sessions *ek_draft_sessions_open(int max_tokens);
+void ek_draft_sessions_close(ek_draft_sessions *s); /* NULL is allowed */
+
+/* Keeps the session's first `from` tokens and appends these n. *out is a copy of all its tokens, *n_out of them; the
+ * caller frees it. False: the owner has no such session with at least `from` tokens. 0 <= from, 1 <= n,
+ * from + n <= max_tokens. */
+bool ek_draft_sessions_put(ek_draft_sessions *s, uint64_t owner, const char *name, int from, const int32_t *tokens,
+                           int n, int32_t **out, int *n_out);
+
+/* --- the server --- */
 
 struct ek_server {
     struct event_base *base;
@@ -27,7 +46,7 @@ struct ek_server {
     ek_mailbox *mailbox;
     struct { /* drafts.c */
         ek_mailbox *mailbox;
-        struct ek_draft_sessions *sessions;
+        ek_draft_sessions *sessions;
         char vocabulary[EK_CHAT_NAME]; /* the tokenizer's hash; kept here because hashing takes milliseconds */
     } drafts;
     struct ek_response_store *responses;
@@ -57,7 +76,7 @@ struct ek_server {
     ek_metrics metrics;
     ek_canary *canary;
     struct ek_fingerprint_state *identity; /* fingerprint.c */
-    struct { /* supervised.c: the state that a supervisor last received, and when by ek_now(); 0: never */
+    struct { /* ready.c: the state that a supervisor last received, and when by ek_now(); 0: never */
         ek_readiness said;
         bool ready; /* READY=1 was sent */
         int running, waiting;

@@ -78,7 +78,7 @@ void ek_stored_fini(ek_stored *s);
 enum { EK_STATUS_NOT_STORED = 424 };
 ek_err ek_stored_missing(const ek_stored *s, int i);
 
-/* Queues a hit to be computed again when the engine is idle (audit_replies.c). Takes prompt over unless too many wait.
+/* Queues a hit to be computed again when the engine is idle (stored.c). Takes prompt over unless too many wait.
  * opts: t's. */
 void ek_audit_reply(ek_server *s, ek_turn *t, const ek_turn_opts *opts, ek_turn_prompt *prompt);
 void ek_audits_tick(ek_server *s);  /* several times a second */

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "responses_case.h"
-#include "serve/background_state.h"
+#include "serve/background.h"
 #include "serve/openai/responses.h"
 #include "serve/server_state.h"
 

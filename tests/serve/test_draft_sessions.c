@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "serve/store/draft_sessions.h"
+#include "serve/server_state.h"
 
 enum { MAX = 1000 };
 

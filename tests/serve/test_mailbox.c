@@ -8,7 +8,7 @@
 #include <event2/event.h>
 
 #include "serve/http/http.h"
-#include "serve/threads/mailbox.h"
+#include "serve/threads/threads.h"
 
 enum { N = 64 };
 

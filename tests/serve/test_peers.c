@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/hash/rng.h"
 #include "serve/events/peers.h"
-#include "serve/events/zmtp.h"
 
 static const char topic[] = "kv@h:1@m";
 

@@ -23,7 +23,7 @@
 #include "base/hash/hash.h"
 #include "base/log.h"
 #include "serve/store/conversations.h"
-#include "serve/store/response_record.h"
+#include "serve/store/response_state.h"
 
 enum { PATH = 512, MAX = 64 };
 #define MIB ((size_t)1 << 20)

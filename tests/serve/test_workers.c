@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "serve/http/http.h"
-#include "serve/threads/workers.h"
+#include "serve/threads/threads.h"
 
 enum { THREADS = 4, SHARE = 2, JOBS = 10, CLIENTS = 3 };
 

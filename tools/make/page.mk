@@ -29,6 +29,6 @@ $B/page/%: FORCE
 FORCE:
 .PRECIOUS: $B/page/%
 
-PAGE_OBJECT := $(filter %/page/page.o,$(call objs,serve))
+PAGE_OBJECT := $(filter %/serve/page.o,$(call objs,serve))
 $(PAGE_OBJECT): $(wildcard web/*) $(PAGE_LIBS)
 $(PAGE_OBJECT): CFLAGS += -Wa,-I$B/page

@@ -21,7 +21,6 @@
 #include "base/log.h"
 #include "serve/events/peers.h"
 #include "serve/events/replay.h"
-#include "serve/events/zmtp.h"
 
 /* changes per batch; batches per turn before requests are looked at */
 enum { CHANGES = 64, BATCHES = 64, EPOCH = 1 << 18 };

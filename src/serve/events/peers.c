@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/address.h"
 #include "base/linux.h"
-#include "serve/events/zmtp.h"
 
 enum { TURN = 32 /* messages per peer and turn */, BACKLOG = 64, ANSWERS = 4096 /* bytes */ };
 #define GREETING_SECONDS 5.0

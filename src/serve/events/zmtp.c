@@ -1,4 +1,4 @@
-#include "serve/events/zmtp.h"
+#include "serve/events/peers.h"
 
 #include <string.h>
 #include <strings.h>

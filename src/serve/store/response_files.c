@@ -1,4 +1,4 @@
-#include "serve/store/response_files.h"
+#include "serve/store/response_state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include "base/file.h"
 #include "base/linux.h"
 #include "base/log.h"
-#include "serve/store/response_record.h"
 
 static const char suffix[] = ".response", part_suffix[] = ".part", lock_name[] = "lock";
 enum { FILE_NAME = EK_RESPONSE_RECORD_NAME + sizeof suffix, WARN_SECONDS = 60, AGE_SECONDS = 60, RETRY_SECONDS = 1 };

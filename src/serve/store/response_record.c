@@ -1,4 +1,4 @@
-#include "serve/store/response_record.h"
+#include "serve/store/response_state.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,7 @@
 #include "base/clock.h"
 #include "base/hash/rng.h"
 #include "base/log.h"
-#include "serve/store/response_files.h"
-#include "serve/store/response_record.h"
+#include "serve/store/response_state.h"
 
 bool ek_responses_is_id(const char *id)
 {

@@ -1,4 +1,4 @@
-#include "serve/threads/workers.h"
+#include "serve/threads/threads.h"
 
 #include <errno.h>
 #include <event2/event.h>

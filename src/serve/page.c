@@ -1,4 +1,5 @@
-#include "serve/page/page.h"
+/* The page at /: files of the folder web/, compiled into the program. */
+#include "serve/routes.h"
 
 #include <stdio.h>
 #include <string.h>
