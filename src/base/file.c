@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +187,23 @@ int ek_is_dir(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int ek_is_same_place(const char *a, const char *b)
+{
+    if (is_same_file(a, b)) return 1;
+    struct stat st;
+    if (!stat(a, &st) && !stat(b, &st)) return 0;
+    char *copy[] = {ek_strdup(a), ek_strdup(b), ek_strdup(a), ek_strdup(b)}; /* basename and dirname may change them */
+    const int same = !strcmp(basename(copy[0]), basename(copy[1])) && is_same_file(dirname(copy[2]), dirname(copy[3]));
+    for (size_t i = 0; i < sizeof copy / sizeof *copy; i++) free(copy[i]);
+    return same;
 }
 
 int ek_is_file(const char *path)

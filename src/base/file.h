@@ -42,6 +42,8 @@ ek_err ek_new_file_close(ek_new_file *f, ek_err err);
 void ek_file_make_folders(const char *path);
 int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
+/* Whether both paths are one place, where there may be no file yet: one file, or one name in the same folder. */
+int ek_is_same_place(const char *a, const char *b);
 
 /* The folder of the program or shared library with this code, without a slash at the end. EIO. */
 ek_err ek_own_folder(char *out, size_t room);

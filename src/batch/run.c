@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "batch/batch.h"
 
 enum { WINDOW_BYTES = 256 << 20, AHEAD = 2 }; /* bytes of lines in progress; lines in progress per computed line */
@@ -135,19 +136,6 @@ static ek_err look(const run *r, const ek_buf *head, ek_batch_result *result)
                           r->o->out);
 }
 
-/* Whether two paths, at which there may be no file yet, are one place. */
-static bool same_place(const char *a, const char *b)
-{
-    struct stat x, y;
-    if (!stat(a, &x) && !stat(b, &y)) return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-    char *copy[4] = {ek_strdup(a), ek_strdup(b), ek_strdup(a), ek_strdup(b)};
-    bool same = !strcmp(basename(copy[0]), basename(copy[1]));
-    same = same && !stat(dirname(copy[2]), &x) && !stat(dirname(copy[3]), &y) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-    for (int i = 0; i < 4; i++) free(copy[i]);
-    return same;
-}
-
 /* Whether a path is the place of OUT, with an empty last entry, or of another file that a run writes and removes. */
 static bool is_of_run(const char *path, const char *out, const char *const *ends, size_t n)
 {
@@ -156,7 +144,7 @@ static bool is_of_run(const char *path, const char *out, const char *const *ends
     for (size_t i = 0; i < n && !same; i++) {
         ek_buf_clear(&own);
         ek_buf_fmt(&own, "%s%s", out, ends[i]);
-        same = same_place(path, ek_buf_text(&own));
+        same = ek_is_same_place(path, ek_buf_text(&own));
     }
     ek_buf_fini(&own);
     return same;
@@ -181,7 +169,7 @@ ek_err ek_batch_check_names(const char *in, const ek_batch_opts *o)
     if (is_of_run(in, o->out, ends, ALL - 1))
         return ek_fail(EK_EINVAL, "%s would be overwritten on the way to %s; name another result", in, o->out);
     if (!o->errors) return EK_OK;
-    if (same_place(o->errors, in)) return ek_fail(EK_EINVAL, "--errors %s is the input", o->errors);
+    if (ek_is_same_place(o->errors, in)) return ek_fail(EK_EINVAL, "--errors %s is the input", o->errors);
     if (is_of_run(o->errors, o->out, ends, ALL))
         return ek_fail(EK_EINVAL, "--errors %s is the result's own file", o->errors);
     if (is_of_run(in, o->errors, &ends[1], 1))

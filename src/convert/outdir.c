@@ -107,17 +107,11 @@ static ek_err check_free(const ek_outdir *o)
     return EK_OK;
 }
 
-static bool is_same(const char *a, const char *b)
-{
-    struct stat x, y;
-    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* The model that is read must not be where the new one is written first. */
 static ek_err check_source(const ek_outdir *o, const char *from)
 {
-    bool same = is_same(from, o->temp);
-    for (int i = 0; i < o->n && !same; i++) same = is_same(from, o->part[i]);
+    bool same = ek_is_same_place(from, o->temp);
+    for (int i = 0; i < o->n && !same; i++) same = ek_is_same_place(from, o->part[i]);
     return same ? ek_fail(EK_EINVAL, "%s would be overwritten on the way to %s; name another DST", from, o->path)
                 : EK_OK;
 }

@@ -117,6 +117,7 @@ def transparency(file, out):
         code, text, err = run("--image", file, "--alpha", alpha, "--out", out)
         got = open(out, "rb").read()
         check(f"--alpha {alpha}", code == 0 and got == bytes((200, 100, 0)) * width * 300 + bytes(below) * width * 372, f"{code} {err}")
+    refused(2, "is the file that is read", "--image", file, "--out", os.path.join(os.path.dirname(file), ".", os.path.basename(file)))
     refused(2, "--alpha", "--image", file, "--alpha", "black")
 
 

@@ -610,6 +610,12 @@ def the_operator_keeps_openings_and_hides_lengths():
     for option in ("--receipts-hide-lengths", "--receipts-openings=x", "--receipts-log=x"):
         p = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", option], capture_output=True, text=True)
         check(f"{option} alone", p.returncode == 2 and f"{option.split('=')[0]} needs --receipts" in p.stderr, p.stderr)
+    one, key = os.path.join(DIR.name, "one"), options[options.index("--receipts") + 1]
+    before = open(key, "rb").read()
+    for a, b in (("--receipts-log", one), ("--journal", one)), (("--receipts-openings", one), ("--receipts-log", DIR.name + "/./one")), (("--receipts", key), ("--port-file", key)):
+        p = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--receipts", key, *a, *b], capture_output=True, text=True)
+        said = p.returncode == 2 and "are one file" in p.stderr and a[0] in p.stderr and b[0] in p.stderr and not os.path.exists(one)
+        check(f"{a[0]} and {b[0]} of one place", said and open(key, "rb").read() == before, p.stderr)
 
 
 def picture(colour):

@@ -89,6 +89,7 @@ int ek_cmd_features(const ek_cli *cli)
 {
     if (cli->image.n + cli->audio.n != 1) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
     if (!cli->has.out) return ek_cli_wrong(cli, "--out is missing: the file for the rows");
+    if (ek_cli_replaces_media(cli)) return ek_cli_wrong(cli, "--out %s is the file that is read", cli->out);
     ek_cli_towers m = {0};
     ek_err err = ek_cli_open_towers(&m, cli);
     if (!err) err = run(cli, &m);

@@ -70,6 +70,7 @@ static ek_err preprocess_sound(const ek_cli *cli, const ek_buf *file)
 int ek_cmd_preprocess(const ek_cli *cli)
 {
     if (cli->image.n + cli->audio.n != 1) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
+    if (ek_cli_replaces_media(cli)) return ek_cli_wrong(cli, "--out %s is the file that is read", cli->out);
     ek_buf file = {0};
     ek_err err = ek_cli_read_media(&file, cli);
     if (!err) {

@@ -37,10 +37,20 @@ ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i)
     return cli->cut_audio ? ek_sound_piece(s, i) : *s;
 }
 
+static const char *media_file(const ek_cli *cli)
+{
+    return cli->has.image ? cli->image.v[0] : cli->audio.v[0];
+}
+
+bool ek_cli_replaces_media(const ek_cli *cli)
+{
+    return cli->has.out && ek_is_same_place(media_file(cli), cli->out);
+}
+
 ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli)
 {
     if (cli->image.n + cli->audio.n != 1) return ek_fail(EK_EINVAL, "either --image FILE or --audio FILE");
-    return ek_file_read(out, cli->has.image ? cli->image.v[0] : cli->audio.v[0], EK_MEDIA_MAX_BYTES);
+    return ek_file_read(out, media_file(cli), EK_MEDIA_MAX_BYTES);
 }
 
 /* Nothing may take half a result for a whole one. */

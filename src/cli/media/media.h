@@ -19,6 +19,8 @@ ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i);
 
 /* Reads the file of --image or --audio, within the limits. EINVAL unless exactly one is given. */
 ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli);
+/* Whether --out is this file. */
+bool ek_cli_replaces_media(const ek_cli *cli);
 
 /* Writes the result to a file; an incomplete file is removed. */
 ek_err ek_cli_write_file(const char *path, const void *bytes, size_t n);

@@ -224,6 +224,24 @@ static ek_err check_receipts(const ek_cli *cli)
     return err ? ek_fail_in(err, "--receipts") : EK_OK;
 }
 
+/* Lines of one file would damage another, and a port number would replace a key. */
+static ek_err check_files(const ek_cli *cli)
+{
+    const struct {
+        const char *option, *path; /* NULL: not given */
+    } file[] = {{"--receipts", cli->has.receipts ? cli->receipts : NULL},
+                {"--receipts-log", cli->has.receipts_log ? cli->receipts_log : NULL},
+                {"--receipts-openings", cli->has.receipts_openings ? cli->receipts_openings : NULL},
+                {"--journal", cli->has.journal ? cli->journal : NULL},
+                {"--port-file", cli->has.port_file ? cli->port_file : NULL}};
+    enum { FILES = sizeof file / sizeof *file };
+    for (int i = 0; i < FILES; i++)
+        for (int k = i + 1; k < FILES; k++)
+            if (file[i].path && file[k].path && ek_is_same_place(file[i].path, file[k].path))
+                return ek_fail(EK_EINVAL, "%s and %s are one file, %s", file[i].option, file[k].option, file[k].path);
+    return EK_OK;
+}
+
 static ek_err read_early(early *out, const ek_cli *cli)
 {
     ek_open_paths paths;
@@ -238,6 +256,7 @@ static ek_err read_early(early *out, const ek_cli *cli)
     EK_TRY(ek_fetch_parse(&out->urls, cli->media_urls));
     EK_TRY(read_events(out, cli));
     EK_TRY(check_receipts(cli));
+    EK_TRY(check_files(cli));
     EK_TRY(ek_cli_open_opts(&o, cli));
     EK_TRY(ek_open_check(&o));
     return check_keys(cli);
