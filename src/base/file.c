@@ -18,9 +18,16 @@
 
 #include "base/alloc.h"
 
+ek_err ek_file_failed(const char *path)
+{
+    return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+}
+
 static ek_err failed(const char *path)
 {
-    return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", path, strerror(errno));
+    const ek_err err = errno == ENOENT ? EK_ENOTFOUND : EK_EIO;
+    (void)ek_file_failed(path);
+    return err;
 }
 
 /* Checks the file before it is opened, because opening a pipe waits for its writer. */
@@ -62,7 +69,7 @@ ek_err ek_map_open(ek_map *m, const char *path)
         void *p = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED) {
             close(fd);
-            return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+            return ek_file_failed(path);
         }
         m->data = p;
     }

@@ -25,6 +25,8 @@ ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);
 ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* the same for fd, until end of file, for standard input */
 /* Writes all n bytes, despite interruptions. EIO if some are missing; errno has the reason. */
 ek_err ek_fd_write(int fd, const void *data, size_t n);
+/* EIO with the path and the reason, which errno has. */
+ek_err ek_file_failed(const char *path);
 ek_err ek_file_check(const char *path); /* whether the file is readable now: OK, ENOTFOUND or EIO */
 /* Replaces a file's contents atomically by n bytes, with `mode` less the umask; after an error it is unchanged. The
  * folder may be shared: a foreign file under the temporary name is never written to. EIO with the path. */

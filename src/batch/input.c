@@ -1,4 +1,4 @@
-#include "batch/input.h"
+#include "batch/batch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -161,7 +161,7 @@ static ek_err read_all(scan *s)
         if (n < 0) break;
         take_part(s, part, (size_t)n);
     }
-    const ek_err err = n < 0 ? ek_fail(EK_EIO, "%s: %s", s->in->path, strerror(errno)) : EK_OK;
+    const ek_err err = n < 0 ? ek_file_failed(s->in->path) : EK_OK;
     if (s->at > s->from) end_line(s);
     ek_sha256_end(&s->whole, s->in->sha256);
     s->in->bytes = s->at;
@@ -174,7 +174,7 @@ ek_err ek_batch_input_open(ek_batch_input *in, const char *path, bool requests)
     *in = (ek_batch_input){.fd = -1, .path = ek_strdup(path)};
     EK_TRY(ek_file_check(path)); /* lines are read in any order */
     in->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (in->fd < 0) return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    if (in->fd < 0) return ek_file_failed(path);
     scan s = {.in = in, .requests = requests};
     const ek_err err = read_all(&s);
     ek_buf_fini(&s.line);

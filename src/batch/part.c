@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/hash/hash.h"
 #include "base/linux.h"
 #include "batch/batch.h"
@@ -44,7 +46,7 @@ struct ek_batch_part {
 
 static ek_err failed(const ek_batch_part *p)
 {
-    return ek_fail(EK_EIO, "%s: %s", p->path, strerror(errno));
+    return ek_file_failed(p->path);
 }
 
 static uint64_t sum_of(const record *r, const char *line)
@@ -266,4 +268,78 @@ ek_err ek_batch_part_write(ek_batch_part *p, const char *errors, char sha256[65]
 ek_err ek_batch_part_remove(ek_batch_part *p)
 {
     return unlink(p->path) && errno != ENOENT ? failed(p) : EK_OK;
+}
+
+/* --- a new file that replaces another --- */
+
+enum { WAITING = 1 << 20 };
+
+ek_err ek_batch_file_open(ek_batch_file *f, const char *path)
+{
+    ek_buf made = {0};
+    ek_buf_fmt(&made, "%s.tmp", path);
+    *f = (ek_batch_file){.path = ek_strdup(path), .made = made.data, .sum = ek_alloc(sizeof(ek_sha256_state))};
+    ek_sha256_init(f->sum);
+    unlink(f->made); /* left by a killed run, or a link that somebody put there */
+    f->fd = open(f->made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return f->fd < 0 ? ek_file_failed(f->made) : EK_OK;
+}
+
+static ek_err flush(ek_batch_file *f)
+{
+    if (ek_fd_write(f->fd, f->waiting.data, f->waiting.len)) return ek_file_failed(f->made);
+    ek_sha256_add(f->sum, ek_buf_text(&f->waiting), f->waiting.len);
+    ek_buf_clear(&f->waiting);
+    return EK_OK;
+}
+
+ek_err ek_batch_file_line(ek_batch_file *f, const char *s, size_t n)
+{
+    ek_buf_add(&f->waiting, s, n);
+    ek_buf_char(&f->waiting, '\n');
+    return f->waiting.len < WAITING ? EK_OK : flush(f);
+}
+
+ek_err ek_batch_file_sum(ek_batch_file *f, char sha256[65])
+{
+    EK_TRY(flush(f));
+    ek_sha256_state s = *(const ek_sha256_state *)f->sum;
+    ek_sha256_end(&s, sha256);
+    return EK_OK;
+}
+
+/* A new name is part of the folder, so the folder is synced, too. */
+static ek_err sync_folder(const char *path)
+{
+    char *copy = ek_strdup(path);
+    const int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(copy);
+    if (fd < 0) return ek_file_failed(path);
+    const int bad = fsync(fd) && errno != EINVAL && errno != EROFS;
+    close(fd);
+    return bad ? ek_file_failed(path) : EK_OK;
+}
+
+static ek_err end(ek_batch_file *f)
+{
+    EK_TRY(flush(f));
+    if (fsync(f->fd) && errno != EINVAL) return ek_file_failed(f->made);
+    if (rename(f->made, f->path)) return ek_file_failed(f->path);
+    return sync_folder(f->path);
+}
+
+ek_err ek_batch_file_close(ek_batch_file *f, ek_err err, char sha256[65])
+{
+    char hex[65];
+    if (!err) err = end(f);
+    if (err && f->fd >= 0) unlink(f->made);
+    ek_sha256_end(f->sum, hex);
+    if (sha256) memcpy(sha256, hex, sizeof hex);
+    if (f->fd >= 0) close(f->fd);
+    ek_buf_fini(&f->waiting);
+    free(f->sum);
+    free(f->path);
+    free(f->made);
+    *f = (ek_batch_file){.fd = -1};
+    return err;
 }

@@ -1,3 +1,4 @@
+#include "base/file.h"
 #include "hub/pull.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ static ek_err open_rest(ek_hub_blob *b)
     for (int again = 0; again < 2; again++) {
         b->fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
         if (b->fd < 0 || fstat(b->fd, &st)) {
-            err = ek_fail(EK_EIO, "%s: %s", path.data, strerror(errno));
+            err = ek_file_failed(path.data);
             break;
         }
         b->written = (int64_t)st.st_size;
@@ -137,7 +138,7 @@ ek_err ek_hub_blob_finish(ek_hub_blob *b)
                       b->file->hash);
         unlink(from.data);
     } else if (fdatasync(b->fd) || rename(from.data, to.data)) {
-        err = ek_fail(EK_EIO, "%s: %s", to.data, strerror(errno));
+        err = ek_file_failed(to.data);
     }
     ek_buf_fini(&from);
     ek_buf_fini(&to);

@@ -38,10 +38,10 @@ static ek_err make_dirs(const char *path, bool file)
     for (char *at = p + 1; !err && *at; at++) {
         if (*at != '/') continue;
         *at = '\0';
-        if (mkdir(p, 0777) && errno != EEXIST) err = ek_fail(EK_EIO, "%s: %s", p, strerror(errno));
+        if (mkdir(p, 0777) && errno != EEXIST) err = ek_file_failed(p);
         *at = '/';
     }
-    if (!err && !file && mkdir(p, 0777) && errno != EEXIST) err = ek_fail(EK_EIO, "%s: %s", p, strerror(errno));
+    if (!err && !file && mkdir(p, 0777) && errno != EEXIST) err = ek_file_failed(p);
     free(p);
     return err;
 }
@@ -79,7 +79,7 @@ ek_err ek_hub_lock(int *fd, const ek_hub_cache *c, const char *hash)
     ek_buf path = {0};
     ek_buf_fmt(&path, "%s/%s.lock", c->locks.data, hash);
     *fd = open(path.data, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    ek_err err = *fd < 0 ? ek_fail(EK_EIO, "%s: %s", path.data, strerror(errno)) : EK_OK;
+    ek_err err = *fd < 0 ? ek_file_failed(path.data) : EK_OK;
     if (!err && flock(*fd, LOCK_EX | LOCK_NB)) {
         int why = errno;
         close(*fd);
@@ -107,12 +107,12 @@ static ek_err make_link(const ek_hub_cache *c, const char *target, const char *p
     unlink(tmp.data);
     ek_err err = EK_OK;
     if (symlink(target, tmp.data) == 0) {
-        if (rename(tmp.data, path)) err = ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+        if (rename(tmp.data, path)) err = ek_file_failed(path);
     } else if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) {
         ek_hub_blob_path(&blob, c, file->hash, "");
-        if (rename(blob.data, path)) err = ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+        if (rename(blob.data, path)) err = ek_file_failed(path);
     } else {
-        err = ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+        err = ek_file_failed(path);
     }
     if (err) unlink(tmp.data);
     ek_buf_fini(&tmp);

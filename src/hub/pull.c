@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "base/file.h"
 #include "hub/cache.h"
 
 enum { LIST_LIMIT = 8 << 20 }; /* room for some 25,000 files; models have tens */
@@ -60,7 +61,7 @@ static ek_err check_room(const pull *p)
     struct statvfs fs;
     double all, need;
     count_bytes(p, &all, &need);
-    if (statvfs(p->cache.repo.data, &fs)) return ek_fail(EK_EIO, "%s: %s", p->cache.repo.data, strerror(errno));
+    if (statvfs(p->cache.repo.data, &fs)) return ek_file_failed(p->cache.repo.data);
     double room = (double)fs.f_bavail * (double)fs.f_frsize;
     if (need <= room) return EK_OK;
     return ek_fail(EK_EIO, "%s: %.2f GB are still to fetch, %s has %.2f GB free (HF_HUB_CACHE names another place)",

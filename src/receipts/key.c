@@ -89,7 +89,7 @@ static ek_err write_new(const char *path, unsigned mode, const void *data, size_
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (fd < 0 && errno == EEXIST) return ek_fail(EK_EINVAL, "%s is there already; a key is never written over", path);
-    if (fd < 0) return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    if (fd < 0) return ek_file_failed(path);
     const bool good = write(fd, data, n) == (ssize_t)n && fsync(fd) == 0;
     const int why = errno;
     close(fd);

@@ -154,7 +154,7 @@ static ek_err open_file(ek_receipt_log *l, const char *origin, bool read_only)
     if (read_only) return l->origin ? EK_OK : bad_line(l, 1, "this is no log of receipts");
     if (torn > 0) {
         ek_log(EK_LOG_WARN, "%s: %zu bytes of a line that was not finished are cut off", l->path, torn);
-        if (ftruncate(l->fd, l->size)) return ek_fail(EK_EIO, "%s: %s", l->path, strerror(errno));
+        if (ftruncate(l->fd, l->size)) return ek_file_failed(l->path);
     }
     return l->origin ? EK_OK : begin_file(l, origin);
 }
@@ -207,7 +207,7 @@ ek_hash ek_receipt_log_root(ek_receipt_log *l, size_t *size)
 ek_err ek_receipt_log_ready(ek_receipt_log *l)
 {
     struct statvfs fs;
-    if (fstatvfs(l->fd, &fs)) return ek_fail(EK_EIO, "%s: %s", l->path, strerror(errno));
+    if (fstatvfs(l->fd, &fs)) return ek_file_failed(l->path);
     if ((uint64_t)fs.f_bavail * fs.f_frsize < ROOM)
         return ek_fail(EK_EIO, "the log of receipts has no room on its disk; ask without a receipt, or later");
     /* The line that failed is not in the file. The next line may be. */
@@ -256,7 +256,7 @@ ek_err ek_receipt_log_mark(ek_receipt_log *l, int64_t time, size_t *size, ek_has
     }
     pthread_mutex_unlock(&l->lock);
     ek_buf_fini(&line);
-    if (!err && fdatasync(l->fd)) err = ek_fail(EK_EIO, "%s: %s", l->path, strerror(errno));
+    if (!err && fdatasync(l->fd)) err = ek_file_failed(l->path);
     return err;
 }
 

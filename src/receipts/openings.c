@@ -26,11 +26,6 @@ struct ek_openings {
     char *path;
 };
 
-static ek_err failed(const char *path)
-{
-    return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
-}
-
 /* The offset of a last line without a newline; size: there is none; -1: unreadable. */
 static off_t last_line(int fd, off_t size)
 {
@@ -61,17 +56,17 @@ static bool is_whole(int fd, off_t from, size_t n)
 static ek_err end_last_line(const char *path, int fd, off_t size)
 {
     const off_t at = last_line(fd, size);
-    if (at < 0) return failed(path);
+    if (at < 0) return ek_file_failed(path);
     if (at == size) return EK_OK;
-    if (is_whole(fd, at, (size_t)(size - at))) return ek_fd_write(fd, "\n", 1) ? failed(path) : EK_OK;
+    if (is_whole(fd, at, (size_t)(size - at))) return ek_fd_write(fd, "\n", 1) ? ek_file_failed(path) : EK_OK;
     ek_log(EK_LOG_WARN, "%s: %lld bytes of a line that was not finished are cut off", path, (long long)(size - at));
-    return ftruncate(fd, at) ? failed(path) : EK_OK;
+    return ftruncate(fd, at) ? ek_file_failed(path) : EK_OK;
 }
 
 static ek_err check(const char *path, int fd)
 {
     struct stat st;
-    if (fd < 0 || fstat(fd, &st)) return failed(path);
+    if (fd < 0 || fstat(fd, &st)) return ek_file_failed(path);
     if (!S_ISREG(st.st_mode)) return ek_fail(EK_EINVAL, "%s is no file", path);
     if (st.st_mode & 077)
         return ek_fail(EK_EINVAL, "%s may be read by others (mode %03o), and it has prompts and salts: chmod 600", path,
@@ -129,9 +124,9 @@ ek_err ek_openings_reopen(ek_openings *o)
 static ek_err append(ek_openings *o, const ek_buf *line)
 {
     struct stat st;
-    if (o->torn >= 0 && ftruncate(o->fd, o->torn)) return failed(o->path);
+    if (o->torn >= 0 && ftruncate(o->fd, o->torn)) return ek_file_failed(o->path);
     o->torn = -1;
-    if (fstat(o->fd, &st)) return failed(o->path);
+    if (fstat(o->fd, &st)) return ek_file_failed(o->path);
     const ek_err err = ek_fd_write(o->fd, line->data, line->len);
     if (!err) return EK_OK;
     if (ftruncate(o->fd, st.st_size)) o->torn = st.st_size;
@@ -143,7 +138,7 @@ ek_err ek_openings_ready(ek_openings *o)
 {
     struct statvfs fs;
     const bool known = !fstatvfs(o->fd, &fs);
-    if (!known) return failed(o->path);
+    if (!known) return ek_file_failed(o->path);
     if ((uint64_t)fs.f_bavail * fs.f_frsize >= ROOM) return EK_OK;
     return ek_fail(EK_EIO, "%s has no room on its disk; ask without a receipt, or later", o->path);
 }

@@ -35,7 +35,7 @@ static ek_err folder(ek_buf *out, bool make)
     else ek_buf_fmt(out, "/tmp/evenkeel-%d", (int)getuid());
     const char *path = ek_buf_text(out);
     struct stat st;
-    if (make && mkdir(path, 0700) && errno != EEXIST) return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    if (make && mkdir(path, 0700) && errno != EEXIST) return ek_file_failed(path);
     if (lstat(path, &st)) return ek_fail(EK_ENOTFOUND, "%s: %s", path, strerror(errno));
     if (!S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 0022))
         return ek_fail(EK_EINVAL, "%s is no folder that this user alone can write to", path);

@@ -57,11 +57,11 @@ ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli)
 ek_err ek_cli_write_file(const char *path, const void *bytes, size_t n)
 {
     FILE *f = fopen(path, "wb");
-    if (!f) return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    if (!f) return ek_file_failed(path);
     bool good = fwrite(bytes, 1, n, f) == n;
     good = fclose(f) == 0 && good;
     if (good) return EK_OK;
-    ek_err err = ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    ek_err err = ek_file_failed(path);
     if (ek_is_file(path)) remove(path);
     return err;
 }

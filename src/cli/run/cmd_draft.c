@@ -134,9 +134,9 @@ int ek_cmd_draft(const ek_cli *cli)
     if (check_ids(&cli->ids, ek_model_config(m.model)))
         return ek_opened_close(&m), ek_cli_wrong(cli, "%s", ek_err_text());
     ek_err err = EK_OK;
-    if (cli->has.out && !(file = fopen(cli->out, "wb"))) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+    if (cli->has.out && !(file = fopen(cli->out, "wb"))) err = ek_file_failed(cli->out);
     if (!err) err = run(cli, &m, file);
-    if (file && fclose(file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+    if (file && fclose(file) && !err) err = ek_file_failed(cli->out);
     if (file && err && ek_is_file(cli->out)) remove(cli->out); /* nothing may take half a result for a whole one */
     ek_opened_close(&m);
     return err ? ek_cli_failed(cli) : 0;

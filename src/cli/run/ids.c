@@ -235,7 +235,7 @@ static int write_rows(const asked *a, rows *r)
     const bool opened = r->file;
     pthread_mutex_unlock(&r->lock);
     err = run_rows(a, r, id);
-    if (opened && fclose(r->file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+    if (opened && fclose(r->file) && !err) err = ek_file_failed(cli->out);
     if (err && opened && ek_is_file(cli->out)) remove(cli->out);
     return err ? ek_cli_failed(cli) : 0;
 }

@@ -366,7 +366,7 @@ ek_err ek_child_find(char **out, const char *name, const char *package, const ch
                        package);
     if (!is_program(path)) return ek_fail(EK_ENOTFOUND, "%s is no program", path);
     *out = realpath(path, NULL);
-    return *out ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    return *out ? EK_OK : ek_file_failed(path);
 }
 
 const char *ek_child_words(char out[EK_CHILD_WORDS], const char *says)
