@@ -22,13 +22,6 @@ static bool takes(const ek_tower_part *p)
     return ek_sound_runs_of(p) != NULL;
 }
 
-static ek_err check(const ek_tower_part *p, const ek_cuda_chip *chip)
-{
-    (void)chip;
-    (void)p;
-    return EK_OK;
-}
-
 static void open_runs(ek_gpu_tower *t)
 {
     of(t)->r = ek_sound_runs_of(t->part);
@@ -77,7 +70,6 @@ static void step(ek_gpu_tower *t, int number)
 }
 
 const ek_gpu_tower_ops ek_gpu_runs_ops = {.takes = takes,
-                                          .check = check,
                                           .bytes = sizeof(runs),
                                           .open = open_runs,
                                           .weights = weights,

@@ -11,15 +11,15 @@
 #include "model/tower/tower_part.h"
 #include "model/tower/tower_vision.h"
 
-typedef struct ek_gpu_tower ek_gpu_tower; /* tower.h has the functions for callers */
+typedef struct ek_gpu_tower ek_gpu_tower; /* towers.h has the functions for callers */
 
 typedef struct ek_gpu_tower_ops {
     bool (*takes)(const ek_tower_part *p);                             /* whether this is the encoder of p */
-    ek_err (*check)(const ek_tower_part *p, const ek_cuda_chip *chip); /* EUNSUPPORTED: a size without kernels */
+    ek_err (*check)(const ek_tower_part *p, const ek_cuda_chip *chip); /* EUNSUPPORTED: a size; NULL: none */
     size_t bytes;                                                      /* of its struct */
     void (*open)(ek_gpu_tower *t);                                     /* host memory of its own; NULL: none */
     void (*close)(ek_gpu_tower *t);                                    /* frees it */
-    void (*weights)(ek_gpu_tower *t);   /* visits every weight, by the functions of weights.c; called twice */
+    void (*weights)(ek_gpu_tower *t);   /* visits every weight, by the functions below; called twice */
     ek_err (*measure)(ek_gpu_tower *t); /* from t->media: sizes, t->tokens, t->steps */
     void (*lay_out)(ek_gpu_tower *t);   /* takes its scratch memory; called twice; host-written memory comes first */
     void (*write)(ek_gpu_tower *t);     /* writes the host's part; errors of copies are recorded in g->err */
@@ -52,7 +52,7 @@ struct ek_gpu_tower {
     const ek_gpu_input *read; /* the rows from which the records were written */
 };
 
-/* --- memory and weights (weights.c) */
+/* --- memory and weights (shared.c) */
 
 CUdeviceptr ek_gpu_tower_take(ek_gpu_tower *t, size_t bytes);
 CUdeviceptr ek_gpu_tower_take_rows(ek_gpu_tower *t, int64_t rows, int64_t width); /* floats */
@@ -75,7 +75,7 @@ typedef struct ek_gpu_group {
 
 void ek_gpu_tower_group(ek_gpu_tower *t, ek_gpu_group *to, const ek_clipped *const *from, int n);
 
-/* --- products (product.c) */
+/* --- products */
 
 /* Counts a product's scratch memory; call it in lay_out. */
 void ek_gpu_tower_need(ek_gpu_tower *t, const ek_gpu_matrix *m, int rows);
@@ -96,67 +96,5 @@ void ek_gpu_tower_stage_for(ek_cuda_tower_stage_args *a, const ek_gpu_group *m, 
 /* The grid of a kernel with a block per row; and of ek_tower_gate. */
 ek_cuda_grid ek_gpu_tower_row_grid(int rows, int width);
 ek_cuda_grid ek_gpu_tower_gate_grid(int rows, int n);
-
-/* Inside src/gpu/tower: the vision tower's weights on the device, and the present picture. */
-
-typedef struct ek_gpu_vision_layer {
-    ek_gpu_group heads, gates; /* q, k, v; gate, up */
-    ek_gpu_matrix o, down;
-    CUdeviceptr input_norm, q_norm, k_norm, post_attention_norm, pre_mlp_norm, post_mlp_norm;
-} ek_gpu_vision_layer;
-
-typedef struct ek_gpu_vision {
-    ek_gpu_tower t;
-    const ek_vision *v;
-    ek_gpu_matrix input, projection;
-    ek_gpu_vision_layer *layer;
-    CUdeviceptr std_bias, std_scale;
-    /* Of the picture: */
-    int n, across, down;                            /* patches in all, per line and per column */
-    CUdeviceptr rgb, value, column, line, cos, sin; /* tables per column and line */
-    CUdeviceptr h, y, qkv, o, gates, pooled;        /* rows of all patches; pooled: rows of tokens */
-    CUdeviceptr codes;                  /* for attention in integers; the memory of gates, which are written later */
-    CUdeviceptr x[EK_GPU_TOWER_INPUTS]; /* inputs of products; the first holds the patches at the beginning */
-} ek_gpu_vision;
-
-/* Queue the kernels of the patches' embedding, of a layer, of the soft tokens. */
-void ek_gpu_vision_embed(ek_gpu_vision *x);
-void ek_gpu_vision_layer_of(ek_gpu_vision *x, int layer);
-void ek_gpu_vision_tokens(ek_gpu_vision *x);
-/* The launch of attention. */
-ek_cuda_product ek_gpu_vision_attention(const ek_gpu_vision *x);
-
-/* Inside src/gpu/tower: the audio tower's weights on the device, and the present clip. */
-
-typedef struct ek_gpu_ffw {
-    ek_gpu_group up;
-    ek_gpu_matrix down;
-    CUdeviceptr pre, post;
-} ek_gpu_ffw;
-
-typedef struct ek_gpu_conformer_layer {
-    ek_gpu_ffw ffw[2];
-    ek_gpu_group heads, start; /* q, k, v; of the convolution */
-    ek_gpu_matrix post, end;
-    CUdeviceptr pre_attn, post_attn, out, conv_pre, conv_norm, tap, q_scale, rel_row;
-} ek_gpu_conformer_layer;
-
-typedef struct ek_gpu_conformer {
-    ek_gpu_tower t;
-    const ek_audio *a;
-    ek_gpu_matrix conv[2], input, output, embed;
-    CUdeviceptr conv_norm[2], bias;
-    ek_gpu_conformer_layer *layer;
-    /* For the clip: n rows, one per token. */
-    int frames, half, n;                            /* half: rows after the first convolution */
-    CUdeviceptr mel, window[2], map[2];             /* [frames][bins]; inputs and outputs of the convolutions */
-    CUdeviceptr h, y, heads, o, wide;               /* rows; wide: four times as wide */
-    CUdeviceptr gate, last, x[EK_GPU_TOWER_INPUTS]; /* last: [n][output] */
-} ek_gpu_conformer;
-
-/* Queue the kernels of the convolutions, of a layer, of the soft tokens. */
-void ek_gpu_conformer_begin(ek_gpu_conformer *x);
-void ek_gpu_conformer_layer_of(ek_gpu_conformer *x, int layer);
-void ek_gpu_conformer_tokens(ek_gpu_conformer *x);
 
 #endif
