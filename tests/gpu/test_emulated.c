@@ -20,7 +20,7 @@
 #include "emulated.h"
 #include "engine/trace.h"
 #include "gpu/gpu.h"
-#include "gpu/weights/state.h"
+#include "gpu/weights/weights.h"
 
 static void run(const ek_executor *on, const ek_ask *ask, int n, int chunk, ek_trace *out)
 {

@@ -28,7 +28,7 @@
 #include "gpu/several/several.h"
 #include "gpu/several/state.h"
 #include "gpu/step/run.h"
-#include "gpu/weights/state.h"
+#include "gpu/weights/weights.h"
 
 static ek_ranks *ranks; /* of the scene at hand */
 

@@ -18,7 +18,7 @@
 #include "gpu/fit/fit.h"
 #include "gpu/several/several.h"
 #include "gpu/several/state.h"
-#include "gpu/weights/state.h"
+#include "gpu/weights/weights.h"
 #include "model/pass.h"
 #include "shapes.h"
 

@@ -10,6 +10,122 @@
 #include "cuda/product/product.h"
 #include "gpu/recipe/linear.h"
 
+/* --- pairs and jobs. A job has up to a tile of rows of one expert, whose weights it reads once. */
+
+typedef struct work {
+    int tile, jobs;    /* maximum rows per job, and maximum jobs */
+    CUdeviceptr index; /* sorted pair -> row; 0: itself */
+} work;
+
+/* The number of pairs per job, and in *jobs the maximum number of jobs: all jobs of an expert but the last are full. */
+static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs, const ek_cuda_chip *chip)
+{
+    const bool floats = !l->expert_gate.l.units || !l->expert_up.l.units || !l->expert_down.l.units;
+    int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
+    if (chip->plain && pairs == c->top_k_experts) { /* of one row, for which kernels of few have one as well */
+        *jobs = pairs;
+        return 1;
+    }
+    const int limbs = l->expert_gate.l.limbs > l->expert_down.l.limbs ? l->expert_gate.l.limbs : l->expert_down.l.limbs;
+    /* With few pairs most experts have one. With more, some experts have twice as many as others, and jobs of 4 would
+     * read their weights twice. Jobs then have 8 pairs, if the kernels take 8 and, in groups of 32, if that is not
+     * slower. Form F takes 8. More than 16 pairs are a tile of ek_products_*_tile, whatever the matrix's limbs. */
+    const bool eight = ek_cuda_warp_job_fits(&l->expert_gate.l, 8) && ek_cuda_warp_job_fits(&l->expert_up.l, 8) &&
+                       ek_cuda_warp_job_fits(&l->expert_down.l, 8) &&
+                       (each > 2 || ek_cuda_affine_64(&l->expert_gate.l));
+    const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
+    /* Narrow tiles of wgmma read an expert's weights once for a tile of rows, and their time grows with the expert's
+     * rows. If most experts have one row, warps are faster; if most have more than a tile, wide tiles are
+     * (docs/log/2026-11-29-experts.md). */
+    const bool mid = each > 1 && each <= EK_CUDA_MID_JOB_ROWS && ek_cuda_mid_job_fits(&l->expert_gate.l, chip) &&
+                     ek_cuda_mid_job_fits(&l->expert_up.l, chip) && ek_cuda_mid_job_fits(&l->expert_down.l, chip);
+    int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
+    if (mid) tile = ek_cuda_mid_job_rows(each);
+    *jobs = (pairs + experts * (tile - 1)) / tile;
+    if (*jobs > pairs) *jobs = pairs;
+    return tile;
+}
+
+static work work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
+{
+    work all = {.index = x->experts.pair_row};
+    all.tile = tile_of(&x->g->m->config, l, n * x->g->m->config.top_k_experts, &all.jobs, ek_cuda_chip_of(x->g->c));
+    return all;
+}
+
+bool ek_gpu_few_pairs(const ek_config *c, int n)
+{
+    return n <= EK_CUDA_CHOOSE_ROWS && n * c->top_k_experts <= EK_CUDA_CHOOSE_PAIRS &&
+           c->n_experts <= EK_CUDA_CHOOSE_EXPERTS;
+}
+
+/* The arguments of the block that finds few pairs. It comes after router_blocks blocks of a router in the same launch,
+ * or alone. */
+static ek_cuda_choose_args choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks)
+{
+    const ek_config *c = &x->g->m->config;
+    return (ek_cuda_choose_args){.route = x->experts.route,
+                                 .expert_scale = l->expert_scale,
+                                 .weight = x->experts.weight,
+                                 .pair_row = x->experts.pair_row,
+                                 .row_pair = x->experts.row_pair,
+                                 .jobs = x->experts.jobs,
+                                 .n_jobs = x->experts.n_jobs,
+                                 .ended = x->experts.routed,
+                                 .ld = c->n_experts,
+                                 .n_experts = c->n_experts,
+                                 .top_k = c->top_k_experts,
+                                 .rows = n,
+                                 .tile = tile,
+                                 .router_blocks = router_blocks};
+}
+
+/* Makes pairs and jobs from the router's rows. */
+static void write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const work *all)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_config *c = &x->g->m->config;
+    const bool plain = ek_gpu_is_plain(x);
+    if (ek_gpu_few_pairs(c, n)) {
+        const ek_cuda_choose_args a = choose_args(x, l, n, all->tile, 0);
+        const size_t shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t);
+        const ek_cuda_grid grid = {.x = 1, .threads = 256, .shared = shared, .overlap = true};
+        EK_GPU_WRITE(w, "ek_choose", grid, a);
+        return;
+    }
+    const ek_cuda_route_args r = {.route = x->experts.route,
+                                  .expert_scale = l->expert_scale,
+                                  .expert = x->experts.expert,
+                                  .weight = x->experts.weight,
+                                  .ld = c->n_experts,
+                                  .n_experts = c->n_experts,
+                                  .top_k = c->top_k_experts};
+    const bool by_warp = !plain && n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS &&
+                         c->top_k_experts <= 32;
+    const ek_cuda_grid each = {.x = (unsigned)n, .threads = by_warp ? 32 : 256, .overlap = true};
+    EK_GPU_WRITE(w, by_warp ? "ek_route_warp" : "ek_route", each, r);
+    const ek_cuda_group_args g = {.expert = x->experts.expert,
+                                  .pair_row = x->experts.pair_row,
+                                  .row_pair = x->experts.row_pair,
+                                  .jobs = x->experts.jobs,
+                                  .n_jobs = x->experts.n_jobs,
+                                  .n_experts = c->n_experts,
+                                  .top_k = c->top_k_experts,
+                                  .n_pairs = n * c->top_k_experts,
+                                  .tile = all->tile};
+    const ek_cuda_grid one = {.x = 1, .threads = 1024, .overlap = true};
+    /* pairs of an expert may have any order, unless devices share outputs of the same pairs */
+    EK_GPU_WRITE(w, ek_gpu_is_sharded(x) ? "ek_group_ordered" : "ek_group", one, g);
+}
+
+static void write_router(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input *in, int n, const work *all)
+{
+    ek_gpu_project(w, &l->router, in, w->x->experts.route, w->x->g->m->config.n_experts);
+    write_route(w, l, n, all);
+}
+
+/* --- their products */
+
 /* x = norm(h) for the router and for the experts; m decides how x is quantised. */
 static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, const ek_gpu_matrix *m, int n)
 {
@@ -27,8 +143,8 @@ static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, cons
 
 /* y[pair] = a row of `in` times the matrix of its expert; ldy is the distance between pairs. With m2 the same goes to
  * y2. */
-static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in,
-                    const ek_gpu_work *c, CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
+static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in, const work *c,
+                    CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
 {
     const ek_gpu_run *x = w->x;
     const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
@@ -69,29 +185,41 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
     EK_GPU_WRITE(w, p.name, p.grid, a);
 }
 
-/* --- their products */
+static ek_gpu_gating gating_of(const ek_gpu_layer *l, const work *all)
+{
+    return (ek_gpu_gating){
+        .gate = &l->expert_gate, .upper = &l->expert_up, .next = &l->expert_down, .tile = all->tile, .jobs = all->jobs};
+}
+
+/* The jobs of a product with its gate. holds: its launch waits until they are written. */
+static ek_cuda_warp_args jobs_of(const ek_gpu_run *x, const work *all, bool holds)
+{
+    return (ek_cuda_warp_args){
+        .jobs = x->experts.jobs, .n_jobs = x->experts.n_jobs, .index = all->index, .holds = holds};
+}
+
+/* Gate and up by separate products, in one launch if they are alike. */
+static void project_both(ek_gpu_writer *w, const ek_gpu_gating *g, ek_gpu_input *in, const work *all, CUdeviceptr gate,
+                         CUdeviceptr up, int64_t ldy)
+{
+    const bool alike = ek_cuda_linear_alike(&g->gate->l, &g->upper->l);
+    project(w, g->gate, alike ? g->upper : NULL, in, all, gate, alike ? up : 0, ldy);
+    if (!alike) project(w, g->upper, NULL, in, all, up, 0, ldy);
+}
 
 /* From the experts' input rows to their outputs. */
-static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, ek_gpu_work all)
+static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, work all)
 {
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
     const int pairs = n * c->top_k_experts, inter = c->moe_intermediate_size;
-    const ek_gpu_gating g = {
-        .gate = &l->expert_gate, .upper = &l->expert_up, .next = &l->expert_down, .tile = all.tile, .jobs = all.jobs};
+    const ek_gpu_gating g = gating_of(l, &all);
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     ek_gpu_input gated;
     if (by.by != EK_GPU_GATE_APART) {
-        const ek_cuda_warp_args pick = {.jobs = x->experts.jobs,
-                                        .n_jobs = x->experts.n_jobs,
-                                        .index = all.index,
-                                        .holds = ek_cuda_mid_job_takes(all.tile)};
-        gated = ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
+        gated = ek_gpu_write_gated(w, &by, &g, jobs_of(x, &all, ek_cuda_mid_job_takes(all.tile)), &in, pairs);
     } else {
-        const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
-        project(w, g.gate, alike ? g.upper : NULL, &in, &all, x->experts.pair_gate, alike ? x->experts.pair_up : 0,
-                inter);
-        if (!alike) project(w, g.upper, NULL, &in, &all, x->experts.pair_up, 0, inter);
+        project_both(w, &g, &in, &all, x->experts.pair_gate, x->experts.pair_up, inter);
         gated = ek_gpu_gate(w, x->experts.pair_gate, x->experts.pair_up, inter, inter, pairs, inter, g.next);
     }
     all.index = 0;
@@ -100,13 +228,12 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
 
 /* The same for devices that divide outputs: here a device gates its piece of e, and after the exchange the experts'
  * down reads the whole. */
-static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n,
-                                       const ek_gpu_work *all, ek_gpu_exchange *e)
+static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, const work *all,
+                                       ek_gpu_exchange *e)
 {
     const ek_gpu_run *x = w->x;
     const int pairs = n * x->g->m->config.top_k_experts;
-    ek_gpu_gating g = {
-        .gate = &l->expert_gate, .upper = &l->expert_up, .next = &l->expert_down, .tile = all->tile, .jobs = all->jobs};
+    ek_gpu_gating g = gating_of(l, all);
     const int width = g.next->l.k;
     const bool records = ek_gpu_goes_as_records(x, g.next);
     const ek_gpu_parts parts = ek_gpu_inputs_of(x, g.next);
@@ -116,15 +243,11 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
     if (records) g.to = ek_gpu_part_of_records(&out.acts, part);
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     if (records && by.by == EK_GPU_GATE_FEW) {
-        const ek_cuda_warp_args pick = {
-            .jobs = x->experts.jobs, .n_jobs = x->experts.n_jobs, .index = all->index, .holds = true};
-        ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
+        ek_gpu_write_gated(w, &by, &g, jobs_of(x, all, true), &in, pairs);
     } else {
-        const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
         const CUdeviceptr gate = ek_gpu_at_part(x->experts.pair_gate, part),
                           up = ek_gpu_at_part(x->experts.pair_up, part);
-        project(w, g.gate, alike ? g.upper : NULL, &in, all, gate, alike ? up : 0, width);
-        if (!alike) project(w, g.upper, NULL, &in, all, up, 0, width);
+        project_both(w, &g, &in, all, gate, up, width);
         ek_gpu_gate_to(w, &g.to, gate, up, width, pairs, part.n);
     }
     if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, exchange.pair_gathered), &out, g.next, &parts);
@@ -133,7 +256,7 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
 }
 
 /* Writes both downs, whose outputs go to all devices. */
-static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gpu_input *pair, ek_gpu_work all, int n)
+static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gpu_input *pair, work all, int n)
 {
     const ek_gpu_run *x = w->x;
     const int hidden = x->g->m->config.hidden_size;
@@ -164,7 +287,7 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 {
     const ek_gpu_layer *l = &w->x->g->w.layer[i];
     const ek_config *c = &w->x->g->m->config;
-    const ek_gpu_work all = ek_gpu_work_of(w->x, l, n);
+    const work all = work_of(w->x, l, n);
     const ek_cuda_stage_args behind = {.y = w->x->buf.y, .y_norm = l->post_attention_norm};
     ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
     const bool shard = ek_gpu_is_sharded(w->x);
@@ -174,8 +297,7 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     else ek_gpu_write_mlp(w, i, &in, n);
     set_end(w->x, l, end);
     in = input(w, l->router_scale, router_factor(c), &l->router, n);
-    ek_gpu_project(w, &l->router, &in, w->x->experts.route, c->n_experts);
-    ek_gpu_write_route(w, l, n, &all);
+    write_router(w, l, &in, n, &all);
     in = input(w, l->pre_mlp_norm_2, 0, &l->expert_gate, n);
     if (!shard) {
         write_experts(w, l, in, n, all);
@@ -192,10 +314,8 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 static ek_gpu_input rows_at(const ek_gpu_run *x, int n, CUdeviceptr q, CUdeviceptr f, const ek_gpu_matrix *m)
 {
     const int hidden = x->g->m->config.hidden_size;
-    ek_gpu_input in = ek_gpu_rows(m->l.units ? 0 : f, hidden, n, hidden);
-    if (m->l.units == 0) return in;
-    ek_cuda_acts_plan(&in.acts, hidden, m->l.a_group);
-    in.acts.q = q;
+    ek_gpu_input in = m->l.units ? ek_gpu_records_for(m, q, n) : ek_gpu_rows(f, hidden, n, hidden);
+    in.ld = hidden;
     return in;
 }
 
@@ -221,7 +341,7 @@ static bool choose_first(const ek_gpu_run *x, const ek_gpu_layer *l, int n, ek_c
            ek_cuda_experts_first_plan(out, &l->gate.l, &l->down.l, &l->router.l, n, ek_cuda_chip_of(x->g->c));
 }
 
-static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const ek_gpu_work *all, together *out)
+static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const work *all, together *out)
 {
     return choose_first(x, l, n, &out->first) && ek_cuda_linear_alike(&l->expert_gate.l, &l->expert_up.l) &&
            ek_cuda_experts_second_plan(&out->second, &l->expert_gate.l, &l->down.l, &l->expert_down.l, n, all->tile,
@@ -229,7 +349,7 @@ static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, c
 }
 
 static void write_first(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_cuda_heads *p, const ek_gpu_input in[3],
-                        int n, const ek_gpu_work *all, const ek_cuda_acts *to)
+                        int n, const work *all, const ek_cuda_acts *to)
 {
     const ek_gpu_run *x = w->x;
     const ek_cuda_experts_first_args a = {
@@ -238,14 +358,14 @@ static void write_first(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_cuda_h
                  .scales2 = l->up.at + l->gate.l.code_bytes,
                  .to = *to},
         .router = ek_gpu_linear_args(w, &l->router, &in[1], &p->k, x->experts.route, x->g->m->config.n_experts),
-        .choose = ek_gpu_choose_args(x, l, n, all->tile, p->k_blocks * p->k_tiles),
+        .choose = choose_args(x, l, n, all->tile, p->k_blocks * p->k_tiles),
         .gate_blocks = p->q_blocks,
         .route_panels = p->k_blocks};
     EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
 }
 
 static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const together *t, const ek_gpu_input in[3], int n,
-                           ek_gpu_work all)
+                           work all)
 {
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
@@ -297,7 +417,7 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
     EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
 }
 
-static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const ek_gpu_work *all)
+static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const work *all)
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
@@ -313,8 +433,7 @@ static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3
         ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, exchange.gathered), &gated, &l->down, &parts);
     } else {
         gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
-        ek_gpu_project(w, &l->router, &in[1], x->experts.route, x->g->m->config.n_experts);
-        ek_gpu_write_route(w, l, n, all);
+        write_router(w, l, &in[1], n, all);
     }
     ek_gpu_input pair = write_experts_part(w, l, in[2], n, all, &e);
     ek_gpu_write_exchange(w, &e);
@@ -323,7 +442,7 @@ static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3
 
 /* In an order in which launches that do not depend on each other follow each other: a device that runs them beside each
  * other needs no barrier between them (vulkan/beside.c). */
-static void write_plain(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const ek_gpu_work *all)
+static void write_plain(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const work *all)
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
@@ -336,7 +455,7 @@ static void write_plain(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], cons
     else ek_gpu_project_two(w, &l->gate, &l->up, &in[0], x->buf.gate, x->buf.up, inter);
     ek_gpu_project(w, &l->router, &in[1], x->experts.route, c->n_experts);
     if (by.by != EK_GPU_GATE_FEW) gated = ek_gpu_gate(w, x->buf.gate, x->buf.up, inter, inter, n, inter, &l->down);
-    ek_gpu_write_route(w, l, n, all);
+    write_route(w, l, n, all);
     ek_gpu_project(w, &l->down, &gated, x->buf.y, c->hidden_size);
     write_experts(w, l, in[2], n, *all);
 }
@@ -345,7 +464,7 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
-    const ek_gpu_work all = ek_gpu_work_of(x, l, n);
+    const work all = work_of(x, l, n);
     ek_gpu_input in[] = {rows_at(x, n, w->acts, 0, &l->gate),
                          rows_at(x, n, x->experts.route_acts, x->buf.x, &l->router),
                          rows_at(x, n, x->experts.expert_acts, 0, &l->expert_gate)};
@@ -361,8 +480,7 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
         write_plain(w, i, n, in, &all);
     } else {
         ek_gpu_write_mlp(w, i, &in[0], n);
-        ek_gpu_project(w, &l->router, &in[1], x->experts.route, x->g->m->config.n_experts);
-        ek_gpu_write_route(w, l, n, &all);
+        write_router(w, l, &in[1], n, &all);
         write_experts(w, l, in[2], n, all);
     }
     end->known = w->known;
@@ -373,22 +491,4 @@ void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     const ek_gpu_layer *l = &w->x->g->w.layer[i];
     if (reads_alike(&l->gate, &l->up) && reads_alike(&l->expert_gate, &l->expert_up)) write_beside(w, i, n, end);
     else write_apart(w, i, n, end);
-}
-
-/* --- experts of the host */
-
-/* The host computes while the device computes gate, up and down. */
-void ek_gpu_write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
-{
-    const ek_gpu_run *x = w->x;
-    const ek_gpu_layer *l = &x->g->w.layer[i];
-    const ek_cuda_stage_args behind = {.y = x->buf.y, .y_norm = l->post_attention_norm};
-    EK_ASSERT(!ek_gpu_is_sharded(x));
-    ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
-    ek_gpu_write_host(w, EK_GPU_HOST_ASK, n);
-    ek_gpu_write_mlp(w, i, &in, n);
-    ek_gpu_write_host(w, EK_GPU_HOST_ANSWER, n);
-    end->pair_out = x->experts.pair_out, end->row_pair = x->experts.host_pair, end->weight = x->experts.host_weight;
-    end->top_k = 1, end->known = true;
-    end->norm_1 = l->post_mlp_norm_1, end->norm_2 = l->post_mlp_norm_2;
 }

@@ -126,6 +126,23 @@ static void write_whole_end(ek_gpu_writer *w, int i, int n, whole_end *e)
 
 /* --- the layer */
 
+/* The host computes the experts while the device computes gate, up and down; their sum comes back as the output of one
+ * expert. */
+static void write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    const ek_cuda_stage_args behind = {.y = x->buf.y, .y_norm = l->post_attention_norm};
+    EK_ASSERT(!ek_gpu_is_sharded(x));
+    ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
+    ek_gpu_write_host(w, EK_GPU_HOST_ASK, n);
+    ek_gpu_write_mlp(w, i, &in, n);
+    ek_gpu_write_host(w, EK_GPU_HOST_ANSWER, n);
+    end->pair_out = x->experts.pair_out, end->row_pair = x->experts.host_pair, end->weight = x->experts.host_weight;
+    end->top_k = 1, end->known = true;
+    end->norm_1 = l->post_mlp_norm_1, end->norm_2 = l->post_mlp_norm_2;
+}
+
 static void write_behind_attention(ek_gpu_writer *w, int i, int n)
 {
     const ek_gpu_run *x = w->x;
@@ -134,7 +151,7 @@ static void write_behind_attention(ek_gpu_writer *w, int i, int n)
     ek_cuda_stage_args end = {.y = x->buf.y, .y_norm = l->post_mlp_norm};
     whole_end whole;
     if (c->n_experts && !ek_gpu_experts_are_here(&x->g->share, i)) {
-        ek_gpu_write_moe_with_host(w, i, n, &end);
+        write_moe_with_host(w, i, n, &end);
     } else if (c->n_experts) {
         ek_gpu_write_moe(w, i, n, &end);
     } else {

@@ -42,23 +42,8 @@ void ek_gpu_write_layer(ek_gpu_writer *w); /* EK_GPU_LAYER */
 /* Rows after the last norm, as the last layer writes them. */
 ek_gpu_input ek_gpu_last_rows(ek_gpu_writer *w, int n);
 
-/* The experts of rows: pairs of (row, chosen expert), sorted by expert and divided into jobs. A job has up to a tile of
- * rows of one expert, whose weights it reads once. */
-
-typedef struct ek_gpu_work {
-    int tile, jobs;    /* maximum rows per job, and maximum jobs */
-    CUdeviceptr index; /* sorted pair -> row; 0: itself */
-} ek_gpu_work;
-
-ek_gpu_work ek_gpu_work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n);
-
-/* few_pairs: whether one block finds the pairs of n rows. choose_args: the arguments of that block
- * (ek_cuda_choose_args), which comes after router_blocks blocks of a router in the same launch, or alone. */
+/* Whether one block finds the pairs of (row, chosen expert) of n rows. */
 bool ek_gpu_few_pairs(const ek_config *c, int n);
-ek_cuda_choose_args ek_gpu_choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks);
-
-/* Makes pairs and jobs from the router's rows at x->experts.route. */
-void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek_gpu_work *all);
 
 /* --- mixture of experts: the dense MLP and the experts of a layer --- */
 
@@ -66,11 +51,6 @@ void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek
  * x->buf.y. The experts' results go to x->experts.pair_out, row_pair and weight, which are set in `end`, the arguments
  * of the layer's end. Both run at the same time if they read rows in the same form. */
 void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end);
-
-/* --- mixture of experts on the host --- */
-
-/* Like ek_gpu_write_moe; `end` gets the sum of a row's experts as the output of one expert. */
-void ek_gpu_write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end);
 
 /* --- a drafter's work besides its layers --- */
 

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "gpu/fit/fit.h"
 #include "gpu/several/state.h"
-#include "gpu/weights/state.h"
+#include "gpu/weights/weights.h"
 #include "model/pass.h"
 
 static void say_places(ek_ranks *r)

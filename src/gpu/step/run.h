@@ -11,7 +11,7 @@
 #include "cuda/exchange_args.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
-#include "gpu/weights/state.h"
+#include "gpu/weights/weights.h"
 #include "model/pass.h"
 #include "ops/kv/kv.h"
 

@@ -3,7 +3,7 @@
 #define EK_GPU_TOWER_TOWERS_H
 
 #include "engine/executor.h"
-#include "gpu/weights/state.h"
+#include "gpu/weights/weights.h"
 #include "media/part/part.h"
 #include "model/tower/tower_part.h"
 
