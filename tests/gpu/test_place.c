@@ -41,16 +41,16 @@ static void layers_are_placed_by_room(void **state)
     (void)state;
     ek_place p;
     ek_model *m = open_published("31b", 0); /* 61 GB in bf16 */
-    assert_int_equal(ek_place_layers(&p, m, (double[]){80e9, 80e9}, 2, false), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){80e9, 80e9}, &(ek_fit_opts){.n = 2}), EK_OK);
     check_place(&p, m);
     assert_true(p.share[0].end >= 29 && p.share[0].end <= 31);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9, 24e9}, 3, false), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){24e9, 24e9, 24e9}, &(ek_fit_opts){.n = 3}), EK_OK);
     check_place(&p, m);
     for (int r = 0; r < 3; r++) assert_true(p.bytes[r] < 0.95 * 24e9);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){16e9, 80e9}, 2, false), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){16e9, 80e9}, &(ek_fit_opts){.n = 2}), EK_OK);
     check_place(&p, m);
     assert_true(p.bytes[0] < p.bytes[1] / 3);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9}, 2, false), EK_ENOMEM);
+    assert_int_equal(ek_place_by(&p, m, (double[]){24e9, 24e9}, &(ek_fit_opts){.n = 2}), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "on 2 devices, which have room for 24.00, 24.00 GB"));
     ek_model_close(m);
 }
@@ -72,7 +72,7 @@ static void layers_are_dealt_by_time_where_there_is_room(void **state)
         double room[4] = {80e9, 80e9, 80e9, 80e9}, all = 0, max = 0;
         ek_place p;
         for (int tight = 0; tight < 2; tight++) {
-            assert_int_equal(ek_place_layers(&p, m, room, row[i].n, false), EK_OK);
+            assert_int_equal(ek_place_by(&p, m, room, &(ek_fit_opts){.n = row[i].n}), EK_OK);
             check_place(&p, m);
             for (int r = 1; r < row[i].n; r++)
                 assert_int_equal(p.share[r].first, (tight ? row[i].by_room : row[i].by_time)[r - 1]);
@@ -88,16 +88,21 @@ static void the_cpu_has_what_does_not_fit(void **state)
     (void)state;
     ek_place p;
     ek_model *m = open_published("31b", 4);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){12e9}, 1, true), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){12e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_LAYERS}),
+                     EK_OK);
     check_place(&p, m);
     assert_true(p.host_end > 20 && p.host_end < 40 && p.bytes[0] <= 9e9);
     const int one = p.host_end;
-    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 12e9}, 2, true), EK_OK);
+    assert_int_equal(
+        ek_place_by(&p, m, (double[]){6e9, 12e9}, &(ek_fit_opts){.n = 2, .host = true, .part = EK_HOST_LAYERS}), EK_OK);
     check_place(&p, m);
     assert_true(p.n == 2 && p.host_end < one && p.host_end > 0 && p.share[1].first == one);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 80e9}, 2, true), EK_OK); /* all on the last */
+    assert_int_equal(
+        ek_place_by(&p, m, (double[]){6e9, 80e9}, &(ek_fit_opts){.n = 2, .host = true, .part = EK_HOST_LAYERS}),
+        EK_OK); /* all on the last */
     assert_true(p.n == 1 && p.device[0] == 1 && p.host_end == 0);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9}, 1, true), EK_ENOMEM);
+    assert_int_equal(ek_place_by(&p, m, (double[]){1e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_LAYERS}),
+                     EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "which stay together, need"));
     ek_model_close(m);
 }
@@ -108,9 +113,11 @@ static void the_cpu_has_experts_where_it_reads_less_of_them(void **state)
     (void)state;
     ek_place p, layers;
     ek_model *m = open_published("26b", 4);
-    assert_int_equal(ek_place_with_host(&layers, m, (double[]){12e9}, 1, EK_HOST_LAYERS), EK_OK);
+    assert_int_equal(
+        ek_place_by(&layers, m, (double[]){12e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_LAYERS}), EK_OK);
     assert_true(layers.host_end > 0 && !layers.host_experts);
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){12e9}, 1, EK_HOST_CHOSEN), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){12e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_CHOSEN}),
+                     EK_OK);
     check_place(&p, m);
     assert_true(!p.host_end && p.host_experts >= layers.host_end && p.host_experts < layers.host_end + 6);
     assert_true(p.bytes[0] <= 9e9 && p.share[0].host_experts == p.host_experts);
@@ -118,21 +125,29 @@ static void the_cpu_has_experts_where_it_reads_less_of_them(void **state)
     ek_place_text(text, sizeof text, &p, (int[]){0});
     assert_non_null(strstr(text, "experts of layers 0 to "));
     assert_non_null(strstr(text, " on the CPU, layers 0 to 29 and the head on cuda:0 (weights "));
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){4e9}, 1, EK_HOST_CHOSEN), EK_OK); /* nearly all */
+    assert_int_equal(ek_place_by(&p, m, (double[]){4e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_CHOSEN}),
+                     EK_OK); /* nearly all */
     assert_true(p.host_experts > 25);
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){80e9}, 1, EK_HOST_CHOSEN), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){80e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_CHOSEN}),
+                     EK_OK);
     assert_true(!p.host_end && !p.host_experts);
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){6e9, 6e9}, 2, EK_HOST_CHOSEN), EK_OK);
+    assert_int_equal(
+        ek_place_by(&p, m, (double[]){6e9, 6e9}, &(ek_fit_opts){.n = 2, .host = true, .part = EK_HOST_CHOSEN}), EK_OK);
     check_place(&p, m);
     assert_true(p.n == 2 && p.host_experts > 0);
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){1e9}, 1, EK_HOST_CHOSEN), EK_ENOMEM);
+    assert_int_equal(ek_place_by(&p, m, (double[]){1e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_CHOSEN}),
+                     EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "which stay together, need"));
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){1e9}, 1, EK_HOST_EXPERTS), EK_ENOMEM);
+    assert_int_equal(ek_place_by(&p, m, (double[]){1e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_EXPERTS}),
+                     EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "without its experts the model needs "));
     ek_model_close(m);
     m = open_published("31b", 4);
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){12e9}, 1, EK_HOST_EXPERTS), EK_EUNSUPPORTED);
-    assert_int_equal(ek_place_with_host(&p, m, (double[]){12e9}, 1, EK_HOST_CHOSEN), EK_OK);
+    assert_int_equal(
+        ek_place_by(&p, m, (double[]){12e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_EXPERTS}),
+        EK_EUNSUPPORTED);
+    assert_int_equal(ek_place_by(&p, m, (double[]){12e9}, &(ek_fit_opts){.n = 1, .host = true, .part = EK_HOST_CHOSEN}),
+                     EK_OK);
     assert_true(p.host_end > 0 && !p.host_experts);
     ek_model_close(m);
 }
@@ -147,7 +162,7 @@ static void layers_that_share_keys_stay_together(void **state)
         ek_model *m = open_published(names[i], 4);
         const double room[] = {80e9, 80e9, 80e9, 80e9};
         for (int n = 2; n <= 4; n++) {
-            assert_int_equal(ek_place_layers(&p, m, room, n, false), EK_OK);
+            assert_int_equal(ek_place_by(&p, m, room, &(ek_fit_opts){.n = n}), EK_OK);
             assert_int_equal(p.n, n);
             check_place(&p, m);
         }
@@ -174,7 +189,7 @@ static void weights_are_read_device_by_device(void **state)
     (void)state;
     ek_model *whole = open_tiny("Q1", false), *m = open_tiny("Q1", true);
     ek_place p;
-    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){1e9, 1e9}, &(ek_fit_opts){.n = 2}), EK_OK);
     size_t sum = 0;
     for (int r = 0; r < 2; r++) {
         assert_int_equal(ek_model_pack(m, &p.share[r]), EK_OK);
@@ -287,17 +302,22 @@ static void outputs_are_placed_by_room(void **state)
     ek_place p;
     char text[256];
     ek_model *m = open_published("31b", 0);
-    assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 80e9}, 2), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){80e9, 80e9}, &(ek_fit_opts){.n = 2, .split = EK_SPLIT_OUTPUTS}),
+                     EK_OK);
     assert_true(p.whole_o && p.bytes[0] > 33e9 && p.bytes[0] < 37e9 && p.bytes[1] > 33e9 && p.bytes[1] < 37e9);
-    assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 60e9}, 2), EK_OK); /* one has too little for all of o */
+    assert_int_equal(ek_place_by(&p, m, (double[]){80e9, 60e9}, &(ek_fit_opts){.n = 2, .split = EK_SPLIT_OUTPUTS}),
+                     EK_OK); /* one has too little for all of o */
     assert_true(!p.whole_o && p.bytes[0] > 30e9 && p.bytes[0] < 34e9 && p.bytes[1] > 30e9 && p.bytes[1] < 34e9);
     ek_place_text(text, sizeof text, &p, (const int[]){0, 3});
     assert_non_null(strstr(text, "outputs cut over cuda:0 and cuda:3 (weights up to 3"));
-    assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 24e9}, 2), EK_ENOMEM);
+    assert_int_equal(ek_place_by(&p, m, (double[]){80e9, 24e9}, &(ek_fit_opts){.n = 2, .split = EK_SPLIT_OUTPUTS}),
+                     EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "device 1 of 2 has room for 24.00 GB"));
     ek_model_close(m);
     m = open_tiny("Q2", true);
-    assert_int_equal(ek_place_outputs(&p, m, (double[]){1e9, 1e9, 1e9, 1e9, 1e9}, 5), EK_EUNSUPPORTED);
+    assert_int_equal(
+        ek_place_by(&p, m, (double[]){1e9, 1e9, 1e9, 1e9, 1e9}, &(ek_fit_opts){.n = 5, .split = EK_SPLIT_OUTPUTS}),
+        EK_EUNSUPPORTED);
     assert_non_null(strstr(ek_err_text(), "4 heads cannot be cut for 5 devices"));
     ek_model_close(m);
 }
@@ -321,7 +341,9 @@ static void requests_are_counted_beside_the_weights(void **state)
         ek_model *m = open_published(row[i].name, 4);
         ek_place p;
         double least = INFINITY;
-        assert_int_equal(ek_place_by(&p, m, row[i].room, row[i].n, row[i].split, row[i].host, EK_HOST_CHOSEN), EK_OK);
+        assert_int_equal(
+            ek_place_by(&p, m, row[i].room, &(ek_fit_opts){.n = row[i].n, .split = row[i].split, .host = row[i].host}),
+            EK_OK);
         ek_fit_parts kept[3] = {0}, full[3] = {0};
         for (int d = 0; d < p.n; d++)
             kept[p.device[d]].weights = p.bytes[d], full[p.device[d]].weights = row[i].room[p.device[d]];

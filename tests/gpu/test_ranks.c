@@ -291,7 +291,7 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     fake_cuda_is_empty();
     ek_engine *e;
     ek_place p;
-    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, (double[]){1e9, 1e9}, &(ek_fit_opts){.n = 2}), EK_OK);
     const double max = p.bytes[0] > p.bytes[1] ? p.bytes[0] : p.bytes[1];
     const ek_fit_opts tight = {.n = 2, .ordinal = {0, 1}, .max_bytes = max / 0.95 + 1000};
     assert_int_equal(ek_ranks_open(&r, &d, m, &tight), EK_OK);

@@ -16,7 +16,7 @@ static void lay_out(ek_stage *s, const ek_model *m, int n)
 {
     ek_place p;
     const double room[] = {140e9, 140e9, 140e9, 140e9};
-    assert_int_equal(ek_place_layers(&p, m, room, n, false), EK_OK);
+    assert_int_equal(ek_place_by(&p, m, room, &(ek_fit_opts){.n = n}), EK_OK);
     for (int i = 0; i < n; i++) s[i] = ek_stage_of(m, p.share[i].first, p.share[i].end);
 }
 

@@ -157,10 +157,7 @@ static ek_err prove_tiles(ek_trial *t, const scene *s, int tile)
     a.q = ek_trial_up(t, s->q, floats * s->width * ROWS), a.o = ek_trial_up(t, NULL, floats * s->width * ROWS);
     a.leaf_o = ek_trial_up(t, NULL, floats * leaves * (size_t)dim);
     a.leaf_l = ek_trial_up(t, NULL, floats * leaves), a.leaf_m = ek_trial_up(t, NULL, floats * leaves);
-    if (s->o_group) {
-        const size_t record = ek_cuda_acts_plan(&a.to, (int)s->width, s->o_group);
-        a.to.q = ek_trial_up(t, NULL, record * ROWS);
-    }
+    a.to = ek_trial_acts(t, (int)s->width, s->o_group, ROWS);
     const ek_cuda_attn_segment leaf = ek_cuda_attn_segment_plan(tile, dim, p->k_format, p->v_format, false, w.n_items,
                                                                 chip);
     const ek_cuda_attn_joiner join = ek_cuda_attn_join_plan(p->v_format, dim);

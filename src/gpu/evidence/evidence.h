@@ -29,6 +29,8 @@ enum { EK_TRIAL_ROOM = 64 << 20 };
 /* Device memory with a copy of these bytes; from NULL: filled with NaN. ek_trial_down copies back and waits. */
 CUdeviceptr ek_trial_up(ek_trial *t, const void *from, size_t bytes);
 void ek_trial_down(ek_trial *t, void *to, CUdeviceptr from, size_t bytes);
+/* Room for records of rows of k elements in groups of a_group; 0: none. */
+ek_cuda_acts ek_trial_acts(ek_trial *t, int k, int a_group, int rows);
 /* Compare n floats or bytes that a kernel wrote with the expected ones; NaN equals NaN. The last one: bytes that the
  * host has already. */
 ek_err ek_trial_floats(ek_trial *t, const char *kernel, CUdeviceptr got, const float *want, size_t n);

@@ -171,16 +171,6 @@ static ek_err prove_choose(ek_trial *t)
 
 /* --- the input rows of the experts and of the dense MLP, and the use of their outputs */
 
-/* The form in which the matrices read a row: records of groups of that many inputs; 0: floats. */
-static ek_cuda_acts records_for(ek_trial *t, const ek_linear *w, int n, int rows)
-{
-    ek_cuda_acts to = {0};
-    if (!w->a_group) return to;
-    const size_t row = ek_cuda_acts_plan(&to, n, w->a_group);
-    to.q = ek_trial_up(t, NULL, row * (size_t)rows);
-    return to;
-}
-
 /* Writes one row for one reader at a time, or for all three in turn, as for a prompt: of so many rows that a card is
  * full. A missing barrier in a shader showed only then. */
 static ek_err prove_inputs(ek_trial *t, const ek_row_ops *ops, bool many)
@@ -198,7 +188,7 @@ static ek_err prove_inputs(ek_trial *t, const ek_row_ops *ops, bool many)
     a.h = ek_trial_up(t, h, bytes), a.y = ek_trial_up(t, y, bytes), a.h_out = ek_trial_up(t, NULL, bytes);
     a.y_norm = ek_trial_up(t, w, 4 * one), a.router = ek_trial_up(t, NULL, bytes);
     for (int i = 0; i < 3; i++)
-        a.norm[i] = a.y_norm + (CUdeviceptr)(i + 1) * one, a.to[i] = records_for(t, reader[i], n, rows);
+        a.norm[i] = a.y_norm + (CUdeviceptr)(i + 1) * one, a.to[i] = ek_trial_acts(t, n, reader[i]->a_group, rows);
     const ek_cuda_grid grid = {.x = many ? 1 : 3, .y = (unsigned)rows, .threads = (unsigned)(n + 255) / 256 * 32};
     ek_gpu_launch(t->g, kernel[many], grid, &a);
     for (int r = 0; r < rows; r++) ops->rms_norm(y + r * n, y + r * n, w, n, a.eps), ops->add(h + r * n, y + r * n, n);
@@ -263,7 +253,7 @@ static ek_err prove_end(ek_trial *t, const ek_row_ops *ops)
     a.row_pair = ek_trial_up(t, e.row_pair, of_pairs), a.weight = ek_trial_up(t, e.weight, of_pairs);
     a.y_norm = ek_trial_up(t, e.norm, 4 * one), a.scalar = ek_trial_up(t, &scalar, sizeof scalar);
     a.norm_1 = a.y_norm + one, a.norm_2 = a.norm_1 + one, a.x_norm = a.norm_2 + one;
-    if (t->m->w.layer[0].q.a_group > 16) a.to = records_for(t, &t->m->w.layer[0].q, n, ROWS);
+    if (t->m->w.layer[0].q.a_group > 16) a.to = ek_trial_acts(t, n, t->m->w.layer[0].q.a_group, ROWS);
     ek_gpu_launch(t->g, kernel, (ek_cuda_grid){.x = ROWS, .threads = (unsigned)(n + 255) / 256 * 32}, &a);
     end_rows(&e, ops, n, top, scalar, a.eps);
     ek_err err = ek_trial_floats(t, kernel, a.h, e.h, all);

@@ -63,7 +63,7 @@ static ek_err run(ek_trial *t, const scene *s, const gated *g)
         a.jobs = ek_trial_up(t, job, sizeof job), a.n_jobs = ek_trial_up(t, &n_jobs, sizeof n_jobs);
         a.index = ek_trial_up(t, index, sizeof index);
     }
-    a.to.q = ek_trial_up(t, NULL, ek_cuda_acts_plan(&a.to, OUTPUTS, s->next.a_group) * JOBS);
+    a.to = ek_trial_acts(t, OUTPUTS, s->next.a_group, JOBS);
     ek_gpu_launch(t->g, s->p.name, s->p.grid, &a);
     EK_TRY(t->g->err);
     return ek_trial_records(t, s->p.name, &a.to, s->y[0], OUTPUTS, s->rows);

@@ -154,8 +154,7 @@ ek_cuda_linear_args ek_trial_inputs(ek_trial *t, const ek_cuda_linear *l, const 
     ek_cuda_linear_args a = {.ldf = l->k, .ldy = OUTPUTS, .rows = rows};
     a.f = ek_trial_up(t, x, sizeof *x * (size_t)(rows * l->k));
     if (!l->units) return a;
-    const size_t row = ek_cuda_acts_plan(&a.x, l->k, l->a_group);
-    a.x.q = ek_trial_up(t, NULL, row * (size_t)rows);
+    a.x = ek_trial_acts(t, l->k, l->a_group, rows);
     const ek_cuda_quantize_args q = {.to = a.x, .x = a.f, .ldx = l->k};
     const unsigned blocks = (unsigned)(l->k + l->a_group * 8 - 1) / (unsigned)(l->a_group * 8);
     ek_gpu_launch(t->g, "ek_quantize", (ek_cuda_grid){.x = blocks, .y = (unsigned)rows, .threads = 256}, &q);

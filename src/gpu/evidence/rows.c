@@ -26,10 +26,7 @@ static ek_err prove_stage(ek_trial *t, const ek_row_ops *ops, int a_group, float
     a.h = ek_trial_up(t, h, bytes), a.y = ek_trial_up(t, y, bytes), a.x = ek_trial_up(t, NULL, bytes);
     a.y_norm = ek_trial_up(t, w, one), a.x_norm = ek_trial_up(t, v, one);
     a.scalar = ek_trial_up(t, &scalar, sizeof scalar);
-    if (a_group) {
-        const size_t row = ek_cuda_acts_plan(&a.to, n, a_group);
-        a.to.q = ek_trial_up(t, NULL, row * ROWS);
-    }
+    a.to = ek_trial_acts(t, n, a_group, ROWS);
     for (int r = 0; r < ROWS; r++) {
         float *hr = h + r * n, *yr = y + r * n;
         ops->rms_norm(yr, yr, w, n, eps);
@@ -57,10 +54,7 @@ static ek_err prove_gate(ek_trial *t, const ek_row_ops *ops, int n, int a_group)
     ek_cuda_gate_args a = {.ldg = n, .ldu = n, .ldy = n, .n = n};
     a.g = ek_trial_up(t, g, bytes), a.u = ek_trial_up(t, u, bytes), a.y = ek_trial_up(t, NULL, bytes);
     const int group = a_group ? a_group : 64;
-    if (a_group) {
-        const size_t row = ek_cuda_acts_plan(&a.to, n, a_group);
-        a.to.q = ek_trial_up(t, NULL, row * ROWS);
-    }
+    a.to = ek_trial_acts(t, n, a_group, ROWS);
     for (int r = 0; r < ROWS; r++) ops->gelu_mul(g + r * n, g + r * n, u + r * n, n);
     const unsigned blocks = (unsigned)(n + group * 8 - 1) / (unsigned)(group * 8);
     ek_gpu_launch(t->g, "ek_gate", (ek_cuda_grid){.x = blocks, .y = ROWS, .threads = 256}, &a);

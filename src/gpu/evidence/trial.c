@@ -23,6 +23,15 @@ CUdeviceptr ek_trial_up(ek_trial *t, const void *from, size_t bytes)
     return to;
 }
 
+ek_cuda_acts ek_trial_acts(ek_trial *t, int k, int a_group, int rows)
+{
+    ek_cuda_acts to = {0};
+    if (!a_group) return to;
+    const size_t row = ek_cuda_acts_plan(&to, k, a_group);
+    to.q = ek_trial_up(t, NULL, row * (size_t)rows);
+    return to;
+}
+
 static ek_err differs(const ek_trial *t, const char *kernel, size_t wrong, size_t n, size_t first)
 {
     ek_cuda *c = t->g->c;

@@ -38,26 +38,6 @@ typedef struct ek_place {
     char why[512];          /* AUTO: the reason against outputs if they would be faster; else "" */
 } ek_place;
 
-/* Places layers. room: usable bytes of each of n devices. With `host` the last devices take as many layers as leave a
- * quarter of their room for keys, values and a step; the CPU takes the rest. Without `host`, borders minimise the
- * longest time of a device in a step of a few replies (ek_stage_time), if weights then take at most half of each
- * device's room; otherwise they make the fullest device as empty as possible. ENOMEM has the numbers. Reads only sizes
- * of m. */
-ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host);
-
-/* Places a model with the CPU: layers as above, or as few layers' experts as leave a quarter of the devices' room.
- * EK_HOST_CHOSEN takes the one for which the CPU reads fewer bytes of weights per token. EUNSUPPORTED: experts of a
- * model without any. */
-ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part);
-
-/* Divides outputs over n devices: each has a part of every layer (gpu/weights/shard.h), and all of o if weights take at
- * most half of each device's room. EUNSUPPORTED: outputs cannot be divided by n; ENOMEM has the numbers. */
-ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n);
-
-/* Places by `split`, which is not AUTO; a single device has whole layers. part: for `host`. */
-ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
-                   ek_host_part part);
-
 /* The i-th device's part of outputs. */
 ek_gpu_shard ek_place_shards(const ek_place *p, int i);
 
@@ -67,11 +47,6 @@ double ek_place_share(bool host);
 /* "layers 0 to 29 on cuda:0 (weights 30.5 GB), 30 to 59 and the head on cuda:1 (30.7 GB)", or "outputs cut over cuda:0
  * and cuda:1 (weights up to 15.60 GB each)". ordinal: the given devices' numbers. */
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal);
-
-/* Give the CPU layers [0, end), or their experts, if it had fewer. The last device keeps the layers that it must have.
- */
-void ek_place_give_host(ek_place *p, const ek_model *m, int end);
-void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end);
 
 /* --- options of a placement */
 
@@ -95,6 +70,20 @@ typedef struct ek_fit_opts {
     bool part_o;     /* for tests: no device has all of o */
     int host_layers; /* for tests: with `host`, the CPU's minimum of layers, or of layers' experts */
 } ek_fit_opts;
+
+/* Places the layers or outputs of m by o->split, which is not AUTO, on o->n devices with `room` usable bytes each; a
+ * single device has whole layers. Reads only sizes of m. ENOMEM has the numbers.
+ *
+ * Layers: borders minimise the longest time of a device in a step of a few replies (ek_stage_time), if weights then
+ * take at most half of each device's room; otherwise they make the fullest device as empty as possible.
+ *
+ * With o->host the CPU has the layers that do not fit, or as few layers' experts as leave a quarter of the devices'
+ * room for keys, values and a step; EK_HOST_CHOSEN takes the one for which the CPU reads fewer bytes of weights per
+ * token. Of layers the last devices take as many as leave that quarter. EUNSUPPORTED: experts of a model without any.
+ *
+ * Outputs: each device has a part of every layer (gpu/weights/shard.h), and all of o if weights take at most half of
+ * each device's room. EUNSUPPORTED: outputs cannot be divided by o->n. */
+ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, const ek_fit_opts *o);
 
 /* --- a model of a step's time on a device's layers, which places layers and divides steps into microbatches. It
  * decides only speed.
@@ -140,21 +129,8 @@ void ek_gpu_size_drafter(ek_gpu_run *x, ek_gpu_run *target);
 /* Entries of ek_gpu_run.ended (ek_cuda_attn_args): one per tile, or of attention in integers per leaf. */
 size_t ek_gpu_max_ended(const ek_gpu_run *x);
 
-/* Bytes of a part of a model on a device. */
-typedef struct ek_gpu_planned {
-    double weights, step;         /* without the table */
-    double table;                 /* of per-layer embeddings, if it lies on the device */
-    double drafter, drafter_step; /* weights; 0: there is none */
-    size_t page_bytes[EK_PAGE_KINDS];
-} ek_gpu_planned;
-
 /* The bytes of a step of an executor of g, its drafter's included. */
 double ek_gpu_step_bytes(ek_gpu *g, const ek_executor_sizes *z);
-/* Plans the bytes of an executor of these sizes, with m's drafter d (may be NULL), before memory is taken. Reads only
- * sizes of the models. Errors: a matrix that the kernels do not support. */
-ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_shard shard,
-                   const ek_executor_sizes *z, const ek_drafter *d);
-
 /* --- a model's bytes on devices, from sizes alone */
 
 /* Bytes of the parts on a device. */
@@ -164,8 +140,11 @@ typedef struct ek_fit_parts {
     double drafter, towers;
 } ek_fit_parts;
 
-/* ek_place_by with o's split, for o->n devices with `room` bytes each for weights. */
-ek_err ek_fit_place_by(ek_place *p, const ek_model *m, const double *room, const ek_fit_opts *o);
+/* Plans the bytes of an executor of these sizes, with m's drafter d (may be NULL), before memory is taken, and those of
+ * its part of pages; keys and towers stay 0. Reads only sizes of the models. Errors: a matrix that the kernels do not
+ * support. */
+ek_err ek_gpu_plan(ek_fit_parts *out, size_t page_bytes[EK_PAGE_KINDS], ek_cuda *c, ek_model *m,
+                   const ek_model_share *share, ek_gpu_shard shard, const ek_executor_sizes *z, const ek_drafter *d);
 
 /* The bytes of part i of p on device c with `room` bytes, o->beside included. */
 ek_err ek_fit_keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,

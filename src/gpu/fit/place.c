@@ -139,12 +139,6 @@ static ek_err place_beside_host(ek_place *p, const ek_model *m, const double *ro
     return EK_OK;
 }
 
-ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host)
-{
-    *out = (ek_place){0};
-    return host ? place_beside_host(out, m, room, n) : place_on_devices(out, m, room, n, ALL);
-}
-
 /* Puts the experts of as few layers as possible on the CPU, and the rest on the devices. */
 static ek_err place_experts(ek_place *out, const ek_model *m, const double *room, int n)
 {
@@ -169,7 +163,7 @@ static double read_by_host(const ek_place *p, const ek_model *m)
     return bytes;
 }
 
-ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part)
+static ek_err place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part)
 {
     ek_place experts;
     if (part == EK_HOST_EXPERTS) return place_experts(out, m, room, n);
@@ -197,7 +191,7 @@ static bool have_room_for_o(const ek_model *m, const double *room, int n)
     return all;
 }
 
-ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n)
+static ek_err place_outputs(ek_place *out, const ek_model *m, const double *room, int n)
 {
     *out = (ek_place){.split = EK_SPLIT_OUTPUTS};
     EK_TRY(ek_gpu_shard_check(m, n));
@@ -210,15 +204,8 @@ ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, in
     return EK_OK;
 }
 
-ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
-                   ek_host_part part)
-{
-    EK_ASSERT(split != EK_SPLIT_AUTO);
-    if (split == EK_SPLIT_OUTPUTS && n > 1) return ek_place_outputs(out, m, room, n);
-    return host ? ek_place_with_host(out, m, room, n, part) : ek_place_layers(out, m, room, n, false);
-}
-
-void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end)
+/* Gives the CPU the experts of layers [0, end), if it had fewer. */
+static void give_host_experts(ek_place *p, const ek_model *m, int end)
 {
     const ek_place old = *p;
     if (end <= old.host_experts) return;
@@ -226,7 +213,8 @@ void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end)
     for (int r = 0; r < old.n; r++) add(p, m, old.device[r], old.share[r].first, old.share[r].end);
 }
 
-void ek_place_give_host(ek_place *p, const ek_model *m, int end)
+/* The same for whole layers. The last device keeps the layers that it must have. */
+static void give_host(ek_place *p, const ek_model *m, int end)
 {
     const ek_place old = *p;
     if (end > last_border(m)) end = last_border(m);
@@ -236,4 +224,19 @@ void ek_place_give_host(ek_place *p, const ek_model *m, int end)
         const int first = old.share[r].first > end ? old.share[r].first : end;
         if (first < old.share[r].end) add(p, m, old.device[r], first, old.share[r].end);
     }
+}
+
+ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, const ek_fit_opts *o)
+{
+    EK_ASSERT(o->split != EK_SPLIT_AUTO);
+    *out = (ek_place){0};
+    EK_TRY(o->split == EK_SPLIT_OUTPUTS && o->n > 1 ? place_outputs(out, m, room, o->n)
+           : o->host                                ? place_with_host(out, m, room, o->n, o->part)
+                                                    : place_on_devices(out, m, room, o->n, ALL));
+    out->maker = o->maker;
+    out->whole_o &= !o->part_o;
+    if (!o->host) return EK_OK;
+    if (o->part == EK_HOST_EXPERTS) give_host_experts(out, m, o->host_layers);
+    else give_host(out, m, o->host_layers);
+    return EK_OK;
 }

@@ -23,46 +23,32 @@ double ek_fit_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KIND
     return limit;
 }
 
-ek_err ek_fit_place_by(ek_place *p, const ek_model *m, const double *room, const ek_fit_opts *o)
-{
-    EK_TRY(ek_place_by(p, m, room, o->n, o->split, o->host, o->part));
-    p->maker = o->maker;
-    p->whole_o &= !o->part_o;
-    if (!o->host) return EK_OK;
-    if (o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(p, m, o->host_layers);
-    else ek_place_give_host(p, m, o->host_layers);
-    return EK_OK;
-}
-
 ek_err ek_fit_keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
                    const ek_fit_opts *o)
 {
     const int drafts = p->split == EK_SPLIT_OUTPUTS ? 0 : p->n - 1;
-    ek_gpu_planned all;
-    EK_TRY(ek_gpu_plan(&all, c, m, &p->share[i], ek_place_shards(p, i), &o->beside.step,
+    size_t pages[EK_PAGE_KINDS];
+    EK_TRY(ek_gpu_plan(out, pages, c, m, &p->share[i], ek_place_shards(p, i), &o->beside.step,
                        i == drafts ? o->beside.drafter : NULL));
-    *out = (ek_fit_parts){.weights = all.weights,
-                          .step = all.step + all.drafter_step,
-                          .keys = o->beside.kv_bytes * ek_fit_part_of_pages(&m->layout, all.page_bytes),
-                          .drafter = all.drafter,
-                          .towers = i == 0 ? o->beside.towers : 0};
+    out->keys = o->beside.kv_bytes * ek_fit_part_of_pages(&m->layout, pages);
+    out->towers = i == 0 ? o->beside.towers : 0;
     const double rest = out->step + out->keys + out->drafter + out->towers;
-    if (ek_gpu_table_fits(all.table, room - all.weights, rest)) out->table = all.table;
+    if (!ek_gpu_table_fits(out->table, room - out->weights, rest)) out->table = 0;
     return EK_OK;
 }
 
 ek_err ek_fit_measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const ek_fit_opts *o)
 {
     double room[EK_RANKS];
+    ek_fit_opts all = *o;
+    all.host_layers = m->config.n_layers; /* as many as the CPU can have */
     for (int i = 0; i < o->n; i++) room[i] = 1e18;
-    EK_TRY(ek_fit_place_by(out, m, room, o));
+    EK_TRY(ek_place_by(out, m, room, &all));
     out->whole_o = false; /* whole_o depends on the room */
     for (int i = 0; i < out->n && out->split == EK_SPLIT_OUTPUTS; i++) {
         const ek_gpu_shard shard = ek_place_shards(out, i);
         out->bytes[i] = ek_gpu_shard_bytes(m, &shard);
     }
-    if (o->host && o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(out, m, m->config.n_layers);
-    else if (o->host) ek_place_give_host(out, m, m->config.n_layers);
     for (int i = 0; i < out->n; i++) {
         ek_fit_parts *const k = &kept[out->device[i]];
         if (o->beside.step.max_rows > 0) EK_TRY(ek_fit_keep(k, out, i, m, c[out->device[i]], room[i], o));
@@ -108,16 +94,16 @@ static ek_err plan_by(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *c
     if (d) EK_TRY(ek_gpu_shard_check_drafter(ek_drafter_model(d)));
     bool found = o->beside.step.max_rows > 0;
     memcpy(limit, room, sizeof *limit * (size_t)o->n);
-    ek_err err = ek_fit_place_by(out, m, limit, o);
+    ek_err err = ek_place_by(out, m, limit, o);
     for (int i = 0; i < o->n && err; i++) limit[i] = room[i] / ek_place_share(o->host);
-    if (err == EK_ENOMEM && found && !o->host) err = ek_fit_place_by(out, m, limit, o);
+    if (err == EK_ENOMEM && found && !o->host) err = ek_place_by(out, m, limit, o);
     EK_TRY(err);
     for (int i = 0; i < out->n; i++) kept[out->device[i]].weights = out->bytes[i];
     for (int n = 0; n < TRIES && found; n++) {
         EK_TRY(find_short(out, kept, m, c, room, o, beside, &found));
         for (int i = 0; i < o->n; i++)
             own[i] = fmax(1, fmin(limit[i], (room[i] - beside[i]) / ek_place_share(o->host)));
-        if (found) EK_TRY(ek_fit_place_by(out, m, own, o));
+        if (found) EK_TRY(ek_place_by(out, m, own, o));
     }
     return found ? ek_fail(EK_ENOMEM, "no placing of the layers leaves room for a step of %d rows",
                            o->beside.step.max_rows)

@@ -3,7 +3,6 @@
 #include "gpu/fit/fit.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,25 +13,10 @@ static double gb(double bytes)
 
 /* --- the placement of a model */
 
-typedef struct words {
-    char *text;
-    size_t size;
-} words;
-
-static void say(const words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const words *w, const char *format, ...)
+static void say_layers(ek_buf *out, int first, int end, bool more)
 {
-    const size_t used = strlen(w->text);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(w->text + used, w->size - used, format, list);
-    va_end(list);
-}
-
-static void say_layers(const words *w, int first, int end, bool more)
-{
-    if (end - first == 1) say(w, "%s%d", more ? ", " : "layer ", first);
-    else say(w, "%s%d to %d", more ? ", " : "layers ", first, end - 1);
+    if (end - first == 1) ek_buf_fmt(out, "%s%d", more ? ", " : "layer ", first);
+    else ek_buf_fmt(out, "%s%d to %d", more ? ", " : "layers ", first, end - 1);
 }
 
 static const char *named(const char *maker)
@@ -40,39 +24,42 @@ static const char *named(const char *maker)
     return maker ? maker : "cuda";
 }
 
-static void say_outputs(const words *w, const ek_place *p, const int *ordinal)
+static void say_outputs(ek_buf *out, const ek_place *p, const int *ordinal)
 {
     double limit = 0;
-    say(w, "outputs cut over ");
+    ek_buf_fmt(out, "outputs cut over ");
     for (int i = 0; i < p->n; i++) {
-        say(w, "%s%s:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", named(p->maker), ordinal[p->device[i]]);
+        ek_buf_fmt(out, "%s%s:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", named(p->maker), ordinal[p->device[i]]);
         limit = p->bytes[i] > limit ? p->bytes[i] : limit;
     }
-    say(w, " (weights up to %.2f GB each)", gb(limit));
+    ek_buf_fmt(out, " (weights up to %.2f GB each)", gb(limit));
+}
+
+static void say_places(ek_buf *out, const ek_place *p, const int *ordinal)
+{
+    if (p->host_end) {
+        say_layers(out, 0, p->host_end, false);
+        ek_buf_fmt(out, " on the CPU");
+    }
+    if (p->host_experts) {
+        ek_buf_fmt(out, "experts of ");
+        ek_buf_fmt(out, p->host_experts == 1 ? "layer 0" : "layers 0 to %d", p->host_experts - 1);
+        ek_buf_fmt(out, " on the CPU, ");
+    }
+    for (int i = 0; i < p->n; i++) {
+        say_layers(out, p->share[i].first, p->share[i].end, i || p->host_end);
+        ek_buf_fmt(out, "%s on %s:%d (%s%.2f GB)", i + 1 < p->n ? "" : " and the head", named(p->maker),
+                   ordinal[p->device[i]], i ? "" : "weights ", gb(p->bytes[i]));
+    }
 }
 
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal)
 {
-    const words w = {out, size};
-    out[0] = '\0';
-    if (p->split == EK_SPLIT_OUTPUTS) {
-        say_outputs(&w, p, ordinal);
-        return;
-    }
-    if (p->host_end) {
-        say_layers(&w, 0, p->host_end, false);
-        say(&w, " on the CPU");
-    }
-    if (p->host_experts) {
-        say(&w, "experts of ");
-        say(&w, p->host_experts == 1 ? "layer 0" : "layers 0 to %d", p->host_experts - 1);
-        say(&w, " on the CPU, ");
-    }
-    for (int i = 0; i < p->n; i++) {
-        say_layers(&w, p->share[i].first, p->share[i].end, i || p->host_end);
-        say(&w, "%s on %s:%d (%s%.2f GB)", i + 1 < p->n ? "" : " and the head", named(p->maker), ordinal[p->device[i]],
-            i ? "" : "weights ", gb(p->bytes[i]));
-    }
+    ek_buf text = {0};
+    if (p->split == EK_SPLIT_OUTPUTS) say_outputs(&text, p, ordinal);
+    else say_places(&text, p, ordinal);
+    snprintf(out, size, "%s", ek_buf_text(&text));
+    ek_buf_fini(&text);
 }
 
 ek_err ek_fit_say_beside(char *out, size_t size, const ek_fit_opts *o, const ek_fit_parts *kept,

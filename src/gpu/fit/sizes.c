@@ -3,6 +3,7 @@
 #include "gpu/fit/fit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "cuda/attn_work.h"
@@ -274,27 +275,27 @@ double ek_gpu_step_bytes(ek_gpu *g, const ek_executor_sizes *z)
 }
 
 /* Plans the bytes of g's model and of its run x. */
-static void plan(ek_gpu_planned *out, ek_gpu_run *x, const ek_executor_sizes *z)
+static void plan(ek_fit_parts *out, ek_gpu_run *x, const ek_executor_sizes *z)
 {
     ek_gpu *const g = x->g;
     ek_gpu_set_sizes(x, z);
     ek_gpu_size_step(x);
-    *out = (ek_gpu_planned){.weights = (double)g->bytes, .step = step_bytes(x), .table = ek_gpu_table_plan(g)};
-    for (int k = 0; k < EK_PAGE_KINDS; k++) out->page_bytes[k] = g->share.kv_bytes[k];
+    *out = (ek_fit_parts){.weights = (double)g->bytes, .step = step_bytes(x), .table = ek_gpu_table_plan(g)};
     if (!g->drafter) return;
     ek_gpu_run *drafter = ek_alloc(sizeof *drafter);
     ek_gpu_size_drafter(drafter, x);
-    out->drafter = (double)g->drafter->bytes, out->drafter_step = step_bytes(drafter);
+    out->drafter = (double)g->drafter->bytes, out->step += step_bytes(drafter);
     free(drafter);
 }
 
-ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_shard shard,
-                   const ek_executor_sizes *z, const ek_drafter *d)
+ek_err ek_gpu_plan(ek_fit_parts *out, size_t page_bytes[EK_PAGE_KINDS], ek_cuda *c, ek_model *m,
+                   const ek_model_share *share, ek_gpu_shard shard, const ek_executor_sizes *z, const ek_drafter *d)
 {
     ek_gpu *g = ek_alloc(sizeof *g), *drafter = d ? ek_alloc(sizeof *drafter) : NULL;
     ek_gpu_run *x = ek_alloc(sizeof *x);
     g->c = c, g->m = m, x->g = g;
     ek_gpu_set_share(g, share, shard);
+    memcpy(page_bytes, g->share.kv_bytes, sizeof g->share.kv_bytes);
     ek_err err = ek_gpu_upload_plan(g);
     if (d) ek_gpu_set_drafter(drafter, g, d);
     if (d && !err) err = ek_gpu_upload_plan(drafter);

@@ -18,7 +18,7 @@ typedef struct ek_ranks ek_ranks;
 /* Opens the devices, places the layers of m so that `beside` has room too, logs the placement, and copies each device's
  * weights. ENOMEM comes before any memory is taken. A deferred model (ek_model_opts) is read device by device;
  * afterwards the CPU's layers, if there are any, are packed. A packed model stays unchanged. m is borrowed. Errors:
- * those of ek_gpu_open, with the device's number, and of ek_place_layers. */
+ * those of ek_gpu_open, with the device's number, and of ek_place_by. */
 ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_fit_opts *o);
 void ek_ranks_close(ek_ranks *r); /* NULL is allowed */
 
