@@ -13,7 +13,7 @@
 #include "chat/loops.h"
 #include "chat/prompt.h"
 #include "engine/engine.h"
-#include "engine/sample/logprobs.h"
+#include "engine/sample/sampler.h"
 #include "receipts/tree.h"
 #include "replies/replies.h"
 #include "text/grammar/grammar.h"

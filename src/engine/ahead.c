@@ -82,17 +82,10 @@ static bool can_begin(ek_engine *e)
 static void add_draw(ek_plan *a, ek_scheduled *to, int n_tokens)
 {
     const ek_request *r = to->req;
-    const int i = a->n_draws++;
-    to->n_logits = to->n_draws = 1;
-    a->shown[i] = false, a->digested[i] = r->reply_digest;
+    a->shown[a->n_logits] = false, a->digested[a->n_logits++] = r->reply_digest;
     a->draws_later |= draws_late(r);
-    a->draw[i] = (ek_draw){.logits = i,
-                           .slot = r->slot,
-                           .sampling = &r->sampling,
-                           .tokens = r->tokens,
-                           .n_prompt = r->n_prompt,
-                           .n_tokens = n_tokens};
-    a->n_logits++;
+    ek_plan_add_draw(a, r, n_tokens, NULL);
+    to->n_logits = to->n_draws = 1;
 }
 
 /* Lays out n rows after those of s: rows of a prompt, or the row of the token that s will draw. */
@@ -123,21 +116,6 @@ static void forget(ek_engine *e)
         r->n_ahead = 0;
     }
     a->n_scheduled = 0;
-}
-
-static ek_step step_of(const ek_engine *e)
-{
-    const ek_plan *a = &e->ahead;
-    return (ek_step){.row = a->row,
-                     .n_rows = a->n_rows,
-                     .seq = a->seq,
-                     .n_seqs = a->n_scheduled,
-                     .shown = a->shown,
-                     .digested = a->digested,
-                     .draw = a->draw,
-                     .n_draws = a->n_draws,
-                     .draws_later = a->draws_later,
-                     .follows = a->follows};
 }
 
 /* Takes pages for n rows after those of s, and lays them out. */
@@ -171,7 +149,7 @@ void ek_ahead_begin(ek_engine *e)
         if (left > 1) spare = own - n, chunk -= n; /* the others share the rest */
     }
     if (e->ahead.n_scheduled == 0) return;
-    const ek_step step = step_of(e);
+    const ek_step step = ek_plan_step(&e->ahead);
     if (e->on.begin(e->on.arg, &step) != EK_OK)
         forget(e); /* if it cannot be computed at all, the next plan finds out */
 }
@@ -222,7 +200,7 @@ void ek_ahead_drop(ek_engine *e)
     ek_plan *a = &e->ahead;
     if (a->n_scheduled == 0) return;
     for (int i = 0; i < a->n_scheduled; i++) void_draws(a, &a->scheduled[i]);
-    const ek_step step = step_of(e);
+    const ek_step step = ek_plan_step(&e->ahead);
     if (!step.draws_later || e->on.draw(e->on.arg, &step) == EK_OK) e->on.end(e->on.arg, &step);
     forget(e);
 }

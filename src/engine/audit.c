@@ -52,13 +52,6 @@ static void end(ek_engine *e)
     e->audit.n = 0;
 }
 
-static void count(ek_engine *e, uint64_t *counter)
-{
-    pthread_mutex_lock(&e->lock);
-    ++*counter;
-    pthread_mutex_unlock(&e->lock);
-}
-
 /* Computes the first n tokens, in their own pages. */
 static ek_err compute(ek_engine *e, int n)
 {
@@ -104,7 +97,7 @@ static bool agrees(ek_engine *e, int i)
 static void evict(ek_engine *e, const ek_prefix_key *key, int i)
 {
     int pages = ek_shelf_drop(e, key, i);
-    count(e, &e->stats.cache_audit_mismatches);
+    ek_engine_count(e, &e->stats.cache_audit_mismatches);
     ek_log(EK_LOG_ERROR,
            "cache audit: the cached page of positions %d to %d is not what computing it again gives: %d pages dropped",
            i * EK_PAGE_TOKENS, i * EK_PAGE_TOKENS + EK_PAGE_TOKENS - 1, pages);
@@ -133,7 +126,7 @@ bool ek_audit_step(ek_engine *e)
             return true;
         }
     ek_page_table_trim(&a->table, e->pages, a->table.n);
-    if (a->table.n == a->n) count(e, &e->stats.cache_audits);
+    if (a->table.n == a->n) ek_engine_count(e, &e->stats.cache_audits);
     if (a->table.n == a->n || found <= a->table.n) end(e); /* done, or the rest was evicted meanwhile */
     return true;
 }

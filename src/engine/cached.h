@@ -75,13 +75,22 @@ int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first);
 
 /* --- last events that wait until other processes can read the pages (ek_request_opts.publish) */
 
+typedef struct ek_leaving {
+    struct ek_leaving *next;
+    ek_request *req;
+    ek_event event;
+    float *logits;    /* the event's own */
+    uint64_t unsaved; /* the last page that the index had not given to the store (ek_prefix_unsaved_mark) */
+    uint64_t saved;   /* pages given to the store by then */
+    bool handed;
+    double until;
+} ek_leaving;
+
 /* Takes over a request that has left the engine, and its last event, if the event has to wait. */
 bool ek_shelf_take_leaving(ek_engine *e, ek_request *r, const ek_event *event);
 /* The next entry whose event can be sent (with `now`: any entry), or NULL. Send the event, then free both by
  * ek_leaving_end. */
-struct ek_leaving *ek_shelf_next_leaving(ek_engine *e, bool now);
-const ek_request *ek_leaving_request(const struct ek_leaving *l);
-const ek_event *ek_leaving_event(const struct ek_leaving *l);
-void ek_leaving_end(struct ek_leaving *l);
+ek_leaving *ek_shelf_next_leaving(ek_engine *e, bool now);
+void ek_leaving_end(ek_leaving *l);
 
 #endif

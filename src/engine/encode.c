@@ -1,4 +1,4 @@
-#include "engine/encode.h"
+#include "engine/planning.h"
 
 #include <string.h>
 

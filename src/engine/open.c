@@ -10,7 +10,7 @@
 #include "base/machine/cpu.h"
 #include "engine/cached.h"
 #include "engine/budget.h"
-#include "engine/encode.h"
+#include "engine/planning.h"
 #include "engine/media/encoder.h"
 #include "engine/state.h"
 

@@ -3,7 +3,6 @@
 #include "engine/planning.h"
 
 #include "engine/cached.h"
-#include "engine/queue.h"
 
 /* Pages of a kind that a request needs to compute all tokens it has. */
 static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
@@ -73,22 +72,7 @@ void ek_plan_admit(ek_engine *e)
 static void preempt(ek_engine *e, ek_request *r)
 {
     ek_queue_requeue(e, r);
-    pthread_mutex_lock(&e->lock);
-    e->stats.preempted++;
-    pthread_mutex_unlock(&e->lock);
-}
-
-/* Adds the draw of the token at position n_tokens, from the row that was planned last. A draft has several such draws;
- * the history of each assumes that the draft is right so far. */
-static void add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64_t *allowed)
-{
-    p->draw[p->n_draws++] = (ek_draw){.logits = p->n_logits - 1,
-                                      .slot = r->slot,
-                                      .sampling = &r->sampling,
-                                      .tokens = r->tokens,
-                                      .n_prompt = r->n_prompt,
-                                      .n_tokens = n_tokens,
-                                      .allowed = allowed};
+    ek_engine_count(e, &e->stats.preempted);
 }
 
 /* Lays out the rows and draws of a scheduled request: its rows, then its draft. */
@@ -111,7 +95,7 @@ static void lay_out(ek_engine *e, int i)
         }
         if (!draws) continue;
         int ahead = pos + 1 - r->n_tokens;
-        add_draw(p, r, pos + 1, allowed && !all[ahead] ? allowed + ahead * words : NULL);
+        ek_plan_add_draw(p, r, pos + 1, allowed && !all[ahead] ? allowed + ahead * words : NULL);
     }
     s->n_logits = p->n_logits - s->logits;
     s->n_draws = p->n_draws - s->draw;

@@ -1,8 +1,60 @@
-/* The plan of the next step (plan.c), the step after it (ahead.c), and drafts (draft.c). */
+/* From requests to a step: queues (queue.c), pictures and sounds (encode.c), the plan of the next step (plan.c), the
+ * step after it (ahead.c), and drafts (draft.c). */
 #ifndef EK_ENGINE_PLANNING_H
 #define EK_ENGINE_PLANNING_H
 
 #include "engine/state.h"
+
+/* --- the queues of requests: inbox, wait queue, running slots. A request is in exactly one queue. */
+
+/* Moves the inbox into the wait queue, each request to its turn. */
+void ek_queue_drain_inbox(ek_engine *e);
+/* Moves a request of the wait queue into a free slot. */
+void ek_queue_run(ek_engine *e, ek_request *r);
+/* Moves a running request back to its turn in the wait queue. Its pages are released, so it starts over. */
+void ek_queue_requeue(ek_engine *e, ek_request *r);
+/* Removes r from the running array or the wait queue, and from the list of live requests; releases its
+ * pages. The caller frees it. */
+void ek_queue_remove(ek_engine *e, ek_request *r);
+
+/* --- turns of clients: the next waiting request, and the running request that gives up its slot for it. Slots are
+ * divided between the clients with requests: a client without a slot gets one from the client that holds most, and if
+ * all hold at most one they take turns. The prompt rows of a step are divided likewise. Turns decide only when a
+ * request runs; a request that starts over gets the same bits. --- */
+
+/* The next waiting request that was not passed over in this round: of the client with the fewest running requests, then
+ * by turn. NULL: none. */
+ek_request *ek_turns_next(ek_engine *e);
+/* A running request that gives way to the waiting request r: the youngest of the client with the most running requests,
+ * if it has at least two more than r's client; or, if r's client runs none, one that has run its turn. Each request
+ * computes some steps, and rows that it had not computed before, until it gives way again. NULL: none, or not yet. */
+ek_request *ek_turns_victim(ek_engine *e, const ek_request *r);
+/* r gives way: it returns to the wait queue, behind requests whose cost equals its computed work. */
+void ek_turns_yield(ek_engine *e, ek_request *r);
+/* The request of running[from ..) that starts over when pages run out: the youngest of the client with the most running
+ * requests. */
+ek_request *ek_turns_youngest(const ek_engine *e, int from);
+
+/* --- encoding (encode.c): pictures and sounds of running requests are encoded. The work is divided into slices, one
+ * between two steps. A slice takes no longer than a step of the default chunk, so other requests get their tokens
+ * meanwhile. A running request computes its prompt up to the first part without features and waits there. It holds the
+ * features of the parts that the next steps can reach, and releases them once their rows are computed. Its memory is
+ * therefore bounded for any number of pictures. Running requests take turns, one picture each. Slices, times and other
+ * requests never change a bit of the features (model/tower). */
+
+/* open: call it after the step's memory was opened. close: call it before that is closed. */
+void ek_encode_open(ek_engine *e);
+void ek_encode_close(ek_engine *e);
+
+/* Before a plan: gives every running request the existing features for its next rows. */
+void ek_encode_supply(ek_engine *e);
+/* Encodes one slice if a running request lacks features; false if there was nothing to encode. If a picture cannot be
+ * encoded, *failed is its request, which has to end, with the error in err.h. */
+bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err);
+/* r stops running, so its features are released. */
+void ek_encode_release(ek_engine *e, ek_request *r);
+/* Whether the running encoding is for r. */
+bool ek_encode_is_for(const ek_engine *e, const ek_request *r);
 
 /* --- the plan: which requests run, with which rows and draws */
 
@@ -66,7 +118,7 @@ void ek_draft_plan(ek_engine *e, int room);
 /* Whether r's text so far promises a draft that saves time. */
 bool ek_draft_promises(const ek_engine *e, const ek_request *r);
 
-/* --- drafts from outside (engine/proposer.h; proposals.c). Proposals are compared with the reply's tokens even if they
+/* --- drafts from outside (ek_proposer; proposals.c). Proposals are compared with the reply's tokens even if they
  * were not used, so their quality is known for free, and a wrong or slow source costs no row and no wait. A question
  * follows each token. Its answer usually comes while the next step computes; the tokens after that step's are then the
  * next draft. The engine waits for an answer before a step only if measured times say that it pays, never longer than

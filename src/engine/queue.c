@@ -1,8 +1,6 @@
-#include "engine/queue.h"
 
 #include "base/clock.h"
 #include "engine/planning.h"
-#include "engine/encode.h"
 #include "engine/cached.h"
 
 static bool is_before(const ek_request *a, const ek_request *b)

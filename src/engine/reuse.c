@@ -104,9 +104,7 @@ bool ek_reuse_waits(ek_engine *e, ek_request *r)
     if (best - ek_prefix_usable(e->prefix, ek_reuse_max(r)) < EK_PAGE_TOKENS) return false;
     keep_for(from, best, best, false); /* the pages of sliding layers with which r begins */
     r->cache.wait_for = from->id;
-    pthread_mutex_lock(&e->lock);
-    e->stats.cache_waits++;
-    pthread_mutex_unlock(&e->lock);
+    ek_engine_count(e, &e->stats.cache_waits);
     return true;
 }
 

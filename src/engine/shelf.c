@@ -395,17 +395,6 @@ void ek_shelf_ahead(ek_engine *e)
 
 /* --- last events that wait */
 
-typedef struct ek_leaving {
-    struct ek_leaving *next;
-    ek_request *req;
-    ek_event event;
-    float *logits;    /* the event's own */
-    uint64_t unsaved; /* the last page that the index had not given to the store (ek_prefix_unsaved_mark) */
-    uint64_t saved;   /* pages given to the store by then */
-    bool handed;
-    double until;
-} ek_leaving;
-
 bool ek_shelf_take_leaving(ek_engine *e, ek_request *r, const ek_event *event)
 {
     if (!r->cache.publish || !e->store || !e->prefix) return false;
@@ -442,16 +431,6 @@ ek_leaving *ek_shelf_next_leaving(ek_engine *e, bool now)
         return l;
     }
     return NULL;
-}
-
-const ek_request *ek_leaving_request(const ek_leaving *l)
-{
-    return l->req;
-}
-
-const ek_event *ek_leaving_event(const ek_leaving *l)
-{
-    return &l->event;
 }
 
 void ek_leaving_end(ek_leaving *l)

@@ -4,6 +4,38 @@
 
 #include "base/clock.h"
 
+ek_step ek_plan_step(const ek_plan *p)
+{
+    return (ek_step){.row = p->row,
+                     .n_rows = p->n_rows,
+                     .seq = p->seq,
+                     .n_seqs = p->n_scheduled,
+                     .shown = p->shown,
+                     .digested = p->digested,
+                     .draw = p->draw,
+                     .n_draws = p->n_draws,
+                     .draws_later = p->draws_later,
+                     .follows = p->follows};
+}
+
+void ek_plan_add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64_t *allowed)
+{
+    p->draw[p->n_draws++] = (ek_draw){.logits = p->n_logits - 1,
+                                      .slot = r->slot,
+                                      .sampling = &r->sampling,
+                                      .tokens = r->tokens,
+                                      .n_prompt = r->n_prompt,
+                                      .n_tokens = n_tokens,
+                                      .allowed = allowed};
+}
+
+void ek_engine_count(ek_engine *e, uint64_t *counter)
+{
+    pthread_mutex_lock(&e->lock);
+    ++*counter;
+    pthread_mutex_unlock(&e->lock);
+}
+
 void ek_engine_note_broken(ek_engine *e)
 {
     const char *why = e->on.broken ? e->on.broken(e->on.arg) : NULL;

@@ -143,8 +143,16 @@ struct ek_engine {
     ek_engine_stats stats;
 };
 
+/* A plan as the executor's step, without masks. */
+ek_step ek_plan_step(const ek_plan *p);
+/* Adds the draw of the token at position n_tokens, from the row of logits that was planned last. A draft has several
+ * such draws; the history of each assumes that the draft is right so far. */
+void ek_plan_add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64_t *allowed);
+
 /* Records that the executor is broken, if it is. */
 void ek_engine_note_broken(ek_engine *e);
+/* Adds 1 to a counter of e->stats, for which it takes the lock. */
+void ek_engine_count(ek_engine *e, uint64_t *counter);
 /* Seconds of the clock that times steps. */
 double ek_engine_now(const ek_engine *e);
 /* Whether a running request waits for its next token; requests that start over after a longer wait do not count. */

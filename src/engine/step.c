@@ -3,9 +3,7 @@
 
 #include "engine/planning.h"
 #include "engine/cached.h"
-#include "engine/encode.h"
 #include "base/clock.h"
-#include "engine/queue.h"
 
 static ek_event about(const ek_request *r, ek_event event)
 {
@@ -35,6 +33,14 @@ static void finish(ek_engine *e, ek_request *r, ek_finish how, ek_err err, const
     const ek_event event = about(r, (ek_event){.token = -1, .finish = how, .err = err, .text = text});
     send(r, &event);
     ek_request_free(r);
+}
+
+/* Ends a request with the sentence of the latest error. */
+static void finish_failed(ek_engine *e, ek_request *r, ek_err err)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    finish(e, r, EK_FINISH_ERROR, err, text);
 }
 
 static bool drop_cancelled(ek_engine *e)
@@ -101,16 +107,9 @@ static ek_err compute(ek_engine *e, const ek_step *step, bool begun)
 static void run(ek_engine *e, bool begun)
 {
     ek_plan *p = &e->plan;
-    ek_step all = {.row = p->row,
-                   .n_rows = p->n_rows,
-                   .seq = p->seq,
-                   .n_seqs = p->n_scheduled,
-                   .shown = p->shown,
-                   .digested = p->digested,
-                   .draw = p->draw,
-                   .n_draws = p->n_draws,
-                   .draws_later = begun && p->draws_later,
-                   .masks = p->masks};
+    ek_step all = ek_plan_step(p);
+    all.masks = p->masks, all.follows = NULL;
+    if (!begun) all.draws_later = false;
     ek_err err = compute(e, &all, begun);
     ek_masks_wait(p->masks); /* a failed step did not wait for them, and the masks' states are about to change */
     if (err) ek_engine_note_broken(e); /* before a client learns of the error */
@@ -177,8 +176,8 @@ static bool send_leaving(ek_engine *e)
     pthread_mutex_lock(&e->lock);
     now = e->closed;
     pthread_mutex_unlock(&e->lock);
-    for (struct ek_leaving *l; (l = ek_shelf_next_leaving(e, now)) != NULL; any = true) {
-        send(ek_leaving_request(l), ek_leaving_event(l));
+    for (ek_leaving *l; (l = ek_shelf_next_leaving(e, now)) != NULL; any = true) {
+        send(l->req, &l->event);
         ek_leaving_end(l);
     }
     return any;
@@ -314,14 +313,9 @@ static void name_parts(ek_engine *e)
     for (ek_request *r = e->unnamed ? e->waiting : NULL, *next; r; r = next) {
         next = r->next;
         if (r->media.n_parts == 0 || r->cache.content) continue;
-        ek_err err = ek_encoder_load(&e->on.encoder);
-        if (!err) {
-            ek_request_name_parts(r, &e->on.encoder);
-            continue;
-        }
-        char text[256];
-        snprintf(text, sizeof text, "%s", ek_err_text());
-        finish(e, r, EK_FINISH_ERROR, err, text);
+        const ek_err err = ek_encoder_load(&e->on.encoder);
+        if (err) finish_failed(e, r, err);
+        else ek_request_name_parts(r, &e->on.encoder);
     }
     e->unnamed = false;
 }
@@ -337,10 +331,7 @@ static bool encode(ek_engine *e)
     const double begin = ek_engine_now(e);
     if (!ek_encode_slice(e, &failed, &err)) return false;
     e->timing.encoded = ek_engine_now(e) - begin;
-    if (!failed) return true;
-    char text[256];
-    snprintf(text, sizeof text, "%s", ek_err_text());
-    finish(e, failed, EK_FINISH_ERROR, err, text);
+    if (failed) finish_failed(e, failed, err);
     return true;
 }
 

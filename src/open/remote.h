@@ -9,7 +9,7 @@
 #define EK_OPEN_REMOTE_H
 
 #include "base/err.h"
-#include "engine/proposer.h"
+#include "engine/engine.h"
 
 enum {
     EK_REMOTE_QUESTIONS = 8 /* requests that ask at the same time; others get no drafts from here */

@@ -14,7 +14,7 @@
 #define EK_REPLIES_RECORD_H
 
 #include "base/buf.h"
-#include "engine/sample/logprobs.h"
+#include "engine/sample/sampler.h"
 #include "replies/ask.h"
 
 enum {

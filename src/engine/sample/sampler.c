@@ -114,6 +114,33 @@ bool ek_logits_finite(const float *x, int n)
     return !bad;
 }
 
+/* Keeps top descending; a later equal value goes behind, so that the lower id stays first. */
+static void insert(ek_logprobs *out, int n_top, int32_t token, float x)
+{
+    if (out->n_top == n_top) {
+        if (n_top == 0 || x <= out->top[n_top - 1].logprob) return;
+        out->n_top--;
+    }
+    int i = out->n_top++;
+    for (; i > 0 && out->top[i - 1].logprob < x; i--) out->top[i] = out->top[i - 1];
+    out->top[i] = (ek_logprob){token, x};
+}
+
+void ek_logprobs_of(ek_logprobs *out, const float *logits, int n_vocab, int32_t token, int n_top)
+{
+    float max = -INFINITY;
+    double sum = 0;
+    out->n_top = 0;
+    for (int i = 0; i < n_vocab; i++) {
+        if (logits[i] > max) max = logits[i];
+        insert(out, n_top, i, logits[i]);
+    }
+    for (int i = 0; i < n_vocab; i++) sum += (double)ek_exp(logits[i] - max);
+    double zero = (double)max + ek_ln64(sum);
+    out->self = (ek_logprob){token, (float)((double)logits[token] - zero)};
+    for (int i = 0; i < out->n_top; i++) out->top[i].logprob = (float)((double)out->top[i].logprob - zero);
+}
+
 /* Repetition over prompt and reply as in transformers; presence and frequency over the reply. A token is changed once,
  * in whatever order tokens are visited. */
 static void penalise(ek_sampler *s, const ek_sampling *o, const int32_t *tokens, int n_prompt, int n_tokens)
