@@ -304,19 +304,21 @@ ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o)
     return EK_OK;
 }
 
-static char *read_identity(const char *path)
+/* NULL: the file is no store. EBUSY: a server has it. */
+static ek_err read_identity(char **out, const char *path)
 {
     sqlite3 *db = NULL;
     sqlite3_stmt *s = NULL;
-    char *identity = NULL;
+    *out = NULL;
     int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
     if (!rc) rc = sqlite3_prepare_v2(db, "SELECT key FROM meta", -1, &s, NULL);
-    if (!rc && sqlite3_step(s) == SQLITE_ROW && sqlite3_column_text(s, 0))
-        identity = ek_strdup((const char *)sqlite3_column_text(s, 0));
-    else ek_log(EK_LOG_WARN, "%s is passed over: %s", path, db ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
+    if (!rc) rc = sqlite3_step(s);
+    const bool busy = (rc & 0xff) == SQLITE_BUSY;
+    if (rc == SQLITE_ROW && sqlite3_column_text(s, 0)) *out = ek_strdup((const char *)sqlite3_column_text(s, 0));
+    else if (!busy) ek_log(EK_LOG_WARN, "%s is passed over: %s", path, db ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
     sqlite3_finalize(s);
     sqlite3_close(db);
-    return identity;
+    return busy ? ek_store_file_refused(rc, path) : EK_OK;
 }
 
 static int is_store(const struct dirent *e)
@@ -335,7 +337,8 @@ ek_err ek_reply_disk_list(const char *dir, ek_err (*fn)(void *arg, const char *i
     for (int i = 0; i < n; i++) {
         ek_buf path = {0};
         ek_buf_fmt(&path, "%s/%s", dir, name[i]->d_name);
-        char *identity = err ? NULL : read_identity(ek_buf_text(&path));
+        char *identity = NULL;
+        if (!err) err = read_identity(&identity, ek_buf_text(&path));
         if (identity) err = fn(arg, identity);
         free(identity);
         ek_buf_fini(&path);

@@ -196,6 +196,8 @@ def moved(tape, folder, bodies):
     server = Server("--cache-dir", there)
     name, path, body = bodies[0]
     check("imported replies are hits", cached(server.ask(path, body)) == "hit")
+    status, text = command("replies", "export", again, "--cache-dir", there, "--model", MODEL)
+    check("a server has the store: the file stays", status == 1 and "in use by another process" in text and open(again).read() == open(tape).read(), (status, text))
     server.stop()
     server = Server("--cache-dir", there, "--api-key", "one")
     check("not for those with a key", cached(server.ask(path, body, authorization="Bearer one")) == "miss")
