@@ -30,18 +30,21 @@ static ek_err failed(const char *path)
     return err;
 }
 
+static ek_err no_file(const char *path, mode_t mode)
+{
+    return ek_fail(EK_EIO, "%s: is %s, not a file", path,
+                   S_ISDIR(mode)    ? "a folder"
+                   : S_ISFIFO(mode) ? "a pipe"
+                   : S_ISSOCK(mode) ? "a socket"
+                                    : "a device");
+}
+
 /* Checks the file before it is opened, because opening a pipe waits for its writer. */
 static ek_err open_read(const char *path, int *fd, struct stat *st)
 {
     *fd = -1;
     if (stat(path, st) != 0) return failed(path);
-    const mode_t mode = st->st_mode;
-    if (!S_ISREG(mode))
-        return ek_fail(EK_EIO, "%s: is %s, not a file", path,
-                       S_ISDIR(mode)    ? "a folder"
-                       : S_ISFIFO(mode) ? "a pipe"
-                       : S_ISSOCK(mode) ? "a socket"
-                                        : "a device");
+    if (!S_ISREG(st->st_mode)) return no_file(path, st->st_mode);
     *fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0) return failed(path);
     if (fstat(*fd, st) == 0) return EK_OK;
@@ -129,6 +132,13 @@ ek_err ek_fd_write(int fd, const void *data, size_t n)
     return EK_OK;
 }
 
+/* A device or a pipe, such as /dev/null, would be gone when a file takes its name. */
+static ek_err check_replaced(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) || S_ISREG(st.st_mode) ? EK_OK : no_file(path, st.st_mode);
+}
+
 static int open_part(ek_buf *part, const char *path, unsigned mode)
 {
     ek_buf_fmt(part, "%s.%d.part", path, (int)getpid());
@@ -143,6 +153,7 @@ static ek_err not_written(const char *path, int why)
 
 ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode)
 {
+    EK_TRY(check_replaced(path));
     ek_buf part = {0};
     const int fd = open_part(&part, path, mode);
     bool ok = fd >= 0 && !ek_fd_write(fd, data, n);
@@ -156,6 +167,7 @@ ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mo
 
 ek_err ek_new_file_open(ek_new_file *f, const char *path, unsigned mode)
 {
+    EK_TRY(check_replaced(path));
     ek_buf part = {0};
     const int fd = open_part(&part, path, mode);
     *f = (ek_new_file){.to = fd < 0 ? NULL : fdopen(fd, "wb"), .path = ek_strdup(path), .part = ek_strdup(part.data)};

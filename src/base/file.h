@@ -29,7 +29,8 @@ ek_err ek_fd_write(int fd, const void *data, size_t n);
 ek_err ek_file_failed(const char *path);
 ek_err ek_file_check(const char *path); /* whether the file is readable now: OK, ENOTFOUND or EIO */
 /* Replaces a file's contents atomically by n bytes, with `mode` less the umask; after an error it is unchanged. The
- * folder may be shared: a foreign file under the temporary name is never written to. EIO with the path. */
+ * folder may be shared: a foreign file under the temporary name is never written to. EIO with the path, also for
+ * anything but a regular file, such as a device. */
 ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode);
 /* Replaces a file atomically with contents that are written in parts; they are on the disk after close. */
 typedef struct ek_new_file {

@@ -154,7 +154,7 @@ static bool is_of_run(const char *path, const char *out, const char *const *ends
 static ek_err check_folder(const char *path)
 {
     struct stat st;
-    if (!stat(path, &st) && S_ISDIR(st.st_mode)) return ek_fail(EK_EINVAL, "--errors %s is a folder", path);
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) return ek_fail(EK_EINVAL, "--errors %s is no file", path);
     char *copy = ek_strdup(path);
     const bool can = !access(dirname(copy), W_OK | X_OK);
     const int why = errno;

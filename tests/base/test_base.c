@@ -336,6 +336,14 @@ static void a_file_is_replaced_whole(void **state)
     assert_int_equal(st.st_mode & 07777, 0600);
     assert_int_equal(ek_file_replace(dir, "no", 2, 0600), EK_EIO); /* a folder is there */
     assert_non_null(strstr(ek_err_text(), dir));
+    assert_int_equal(unlink(other), 0);
+    assert_int_equal(mkfifo(other, 0600), 0);
+    ek_new_file new;
+    assert_int_equal(ek_file_replace(other, "no", 2, 0600), EK_EIO); /* so would /dev/null be lost */
+    assert_int_equal(ek_new_file_open(&new, other, 0600), EK_EIO);
+    assert_non_null(strstr(ek_err_text(), "is a pipe, not a file"));
+    assert_int_equal(stat(other, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
     assert_int_equal(unlink(path) | unlink(other) | rmdir(dir), 0);
     assert_int_equal(ek_file_replace(path, "no", 2, 0600), EK_EIO);
     assert_non_null(strstr(ek_err_text(), "No such file"));

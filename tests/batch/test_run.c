@@ -143,6 +143,7 @@ static void the_copy_of_errors_takes_no_ones_place(void **state)
         assert_non_null(strstr(ek_err_text(), "is the result's own file"));
     }
     assert_int_equal(run(&r, "in", "new", &(how){.errors = folder}, NULL), EK_EINVAL);
+    assert_int_equal(run(&r, "in", "new", &(how){.errors = "/dev/null"}, NULL), EK_EINVAL);
     assert_int_equal(run(&r, "in", "new", &(how){.errors = path_in(folder, "none/errors")}, NULL), EK_EIO);
     assert_int_not_equal(access(path_in(folder, "new.part"), F_OK), 0);
 }
