@@ -100,7 +100,11 @@ static void say_gate(ek_buf *to, const use *u, int rows)
 static void say_wide_gate(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_product p;
-    if (ek_cuda_wide_gate_plan(&p, u->a, u->b, u->tile ? u->tile : rows, jobs_of(u, rows), &chip)) say(to, &p);
+    if (!ek_cuda_wide_gate_plan(&p, u->a, u->b, u->tile ? u->tile : rows, jobs_of(u, rows), &chip)) return;
+    say(to, &p);
+    ek_cuda_product few;
+    const bool is_few = ek_cuda_gated_plan(&few, u->a, rows, 0, EK_CUDA_GATE_MATRIX, u->b, &chip);
+    if (!u->tile && ek_cuda_wide_gate_wins(u->a, u->b, rows, is_few, &chip, ROOM)) ek_buf_str(to, " wins");
 }
 
 static void say_q_k_v(ek_buf *to, const use *u, int rows)

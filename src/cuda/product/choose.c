@@ -108,6 +108,15 @@ bool ek_cuda_jobs_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, 
     return true;
 }
 
+/* The time by what ek_cuda_product_plan chooses. */
+static double alone_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
+{
+    double us, few;
+    plan_tiles(l, rows, chip, room, &us);
+    few = warp_can(l, rows, chip) ? ek_cuda_warp_us(l, rows, chip) : ek_cuda_units_us(l, rows, chip);
+    return few < us ? few : us;
+}
+
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, const ek_cuda_chip *chip)
 {
@@ -129,20 +138,38 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
     return holds(&out->grid, chip); /* the shared memory holds the sums of both matrices */
 }
 
-/* By what ek_cuda_product_plan chooses, where there is room for parts. */
-static double alone_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+/* Both matrices by launches of their own, and ek_gate, which reads two numbers and writes one. */
+static double gate_apart_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
 {
-    double us, few;
-    plan_tiles(l, rows, chip, (size_t)1 << 30, &us);
-    few = warp_can(l, rows, chip) ? ek_cuda_warp_us(l, rows, chip) : ek_cuda_units_us(l, rows, chip);
-    return few < us ? few : us;
+    const double bytes = 3 * sizeof(float) * (double)rows * l->n;
+    return 2 * alone_us(l, rows, chip, room) + chip->us->parts.sum + bytes / chip->us->parts.bytes;
+}
+
+/* A launch of both matrices by narrow tiles or warps. */
+static double gate_few_us(const ek_cuda_linear *l, const ek_cuda_linear *next, int rows, const ek_cuda_chip *chip)
+{
+    double us = 1e30;
+    if (mid_may(l, rows)) ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_MATRIX, chip, 0, &us);
+    if (!ek_cuda_warp_gate_fits(l, next)) return us;
+    const double warps = ek_cuda_warp_gate_us(l, rows, chip);
+    return warps < us ? warps : us;
+}
+
+bool ek_cuda_wide_gate_wins(const ek_cuda_linear *l, const ek_cuda_linear *next, int rows, bool few,
+                            const ek_cuda_chip *chip, size_t room)
+{
+    double down;
+    ek_cuda_wide_plan_parts(next, rows, chip, room, &down);
+    const double other = few ? gate_few_us(l, next, rows, chip) : gate_apart_us(l, rows, chip, room);
+    return ek_cuda_wide_gate_us(l, rows, chip) + down < other + alone_us(next, rows, chip, room);
 }
 
 /* q, which may be NULL, k and v by launches of their own. */
 static double apart_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
                        const ek_cuda_chip *chip)
 {
-    return (q ? alone_us(q, rows, chip) : 0) + (v ? 2 : 1) * alone_us(k, rows, chip);
+    const size_t room = (size_t)1 << 30; /* enough */
+    return (q ? alone_us(q, rows, chip, room) : 0) + (v ? 2 : 1) * alone_us(k, rows, chip, room);
 }
 
 bool ek_cuda_wide_heads_win(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,

@@ -16,6 +16,10 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek
  * and ek_gate are faster, or no kernel does it. */
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, const ek_cuda_chip *chip);
+/* Whether ek_cuda_wide_gate_plan's launch and `next`, which reads its operand, are faster together than the other way
+ * and `next` by its own plan. few: the other way is ek_cuda_gated_plan's; else both matrices and ek_gate. */
+bool ek_cuda_wide_gate_wins(const ek_cuda_linear *l, const ek_cuda_linear *next, int rows, bool few,
+                            const ek_cuda_chip *chip, size_t room);
 
 /* q, k and v (v NULL: values are keys) for the same rows in one launch. False if no kernel fits or it is not faster. */
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
@@ -210,6 +214,8 @@ double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, const ek_cu
 /* With the gate of a second matrix of the same shape, as the operand of `next`. False: no kernel does it. */
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, const ek_cuda_chip *chip);
+/* The time of such a launch without jobs. */
+double ek_cuda_wide_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 /* q with one limb, k and v with two, all with 4 bits and equal scales, in one launch, which deals all their tiles to
  * its blocks. q or v may be NULL. q.grid is the launch, q.name the kernel, q.stack is for all. False: no kernel does
  * it. */

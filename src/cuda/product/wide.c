@@ -145,6 +145,12 @@ double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, const ek_cu
                     chip->us->wide.last, chip->us->wide.last_tile, chip);
 }
 
+double ek_cuda_wide_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    return tiles_us(l, 2 * tiles_of(l, rows), l->units, EK_CUDA_WIDE_BLOCKS, chip->us->wide.full, chip->us->wide.last,
+                    chip->us->wide.last_tile, chip);
+}
+
 static int short_tiles_of(const ek_cuda_linear *l, int rows)
 {
     return row_tiles(l, rows) * ek_cuda_over(l->n_panels, EK_CUDA_SHORT_PANELS);

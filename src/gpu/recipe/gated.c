@@ -5,12 +5,12 @@
 
 #include "cuda/product/product.h"
 
-/* Whether both products would use the wide kernels and whole tiles. */
-static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g)
+/* Whether the launch by whole tiles of wgmma is faster than the other way; few: that is ek_cuda_gated_plan's. */
+static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g, bool few)
 {
-    if (g->jobs) return g->tile == EK_CUDA_WIDE_COLUMNS;
-    const ek_cuda_product first = ek_gpu_product_of(x, g->gate, g->tile);
-    return first.operand && !first.parts && ek_gpu_product_of(x, g->next, g->tile).operand;
+    if (g->jobs) return !few && g->tile == EK_CUDA_WIDE_COLUMNS;
+    return ek_cuda_wide_gate_wins(&g->gate->l, &g->next->l, g->tile, few, ek_cuda_chip_of(x->g->c),
+                                  x->buf.segment_bytes);
 }
 
 ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
@@ -19,11 +19,12 @@ ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
     const ek_cuda_linear *l = &g->gate->l, *next = &g->next->l;
     ek_gpu_gated out = {.by = EK_GPU_GATE_APART};
     if (g->upper && !ek_cuda_linear_alike(l, &g->upper->l)) return out;
-    if (ek_cuda_gated_plan(&out.p, l, g->tile, g->jobs, g->upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, next, chip))
-        out.by = EK_GPU_GATE_FEW;
-    else if (g->upper && !ek_gpu_is_sharded(x) && ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, chip) &&
-             wide_wins(x, g))
-        out.by = EK_GPU_GATE_WIDE;
+    const ek_cuda_gate gate = g->upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW;
+    if (ek_cuda_gated_plan(&out.p, l, g->tile, g->jobs, gate, next, chip)) out.by = EK_GPU_GATE_FEW;
+    ek_cuda_product wide;
+    if (g->upper && !ek_gpu_is_sharded(x) && ek_cuda_wide_gate_plan(&wide, l, next, g->tile, g->jobs, chip) &&
+        wide_wins(x, g, out.by == EK_GPU_GATE_FEW))
+        out.by = EK_GPU_GATE_WIDE, out.p = wide;
     return out;
 }
 

@@ -40,6 +40,7 @@ ek_gpu_input ek_gpu_turn_operand(ek_gpu_writer *w, int k, int n, const ek_gpu_ma
     w->operand[0] = w->operand[1], w->operand[1] = read;
     w->holds[1] = 0;
     ek_gpu_input in = rows_in_acts(w, k, n, m);
+    in.operand = true;
     ek_gpu_hold(w, &in, 1, m->l.a_group);
     return in;
 }
@@ -142,7 +143,10 @@ bool ek_gpu_reads_in_pairs(const ek_gpu_run *x, const ek_gpu_matrix *m, const ek
 
 void ek_gpu_project(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, CUdeviceptr y, int64_t ldy)
 {
-    const ek_cuda_product p = ek_gpu_product_of(w->x, m, in->n);
+    double us;
+    const ek_cuda_product p = in->operand
+                                  ? ek_cuda_wide_plan_parts(&m->l, in->n, chip(w->x), w->x->buf.segment_bytes, &us)
+                                  : ek_gpu_product_of(w->x, m, in->n);
     ek_gpu_arrange(w, m, in, &p, (ek_cuda_arrange_args){0});
     ek_cuda_linear_args a = ek_gpu_linear_args(w, m, in, &p, y, ldy);
     if (p.parts) a.y = w->x->buf.segments, a.ldy = m->l.n, a.split = p.split;

@@ -16,6 +16,7 @@ typedef struct ek_gpu_input {
     int n, k;
     ek_cuda_acts acts; /* records; q 0: none */
     uint64_t number;   /* number in w->holds if an operand has these rows; 0: none */
+    bool operand;      /* an operand alone has them */
 } ek_gpu_input;
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
