@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "cuda/api.h"
-#include "cuda/chip.h"
 #include "cuda/state.h"
 
 /* --- errors */
@@ -173,13 +172,8 @@ static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with, i
     return EK_OK;
 }
 
-ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal)
-{
-    return ek_cuda_open_as(out, api, modules, built_with, ordinal, 0);
-}
-
-ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with,
-                       int ordinal, int features)
+ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal,
+                    int features)
 {
     ek_cuda *c = ek_alloc(sizeof *c);
     *c = (ek_cuda){.f = *api, .ordinal = ordinal};
@@ -354,43 +348,4 @@ ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
         memcpy((char *)api + entry[i].at, &p, sizeof p);
     }
     return EK_OK;
-}
-
-/* CUDA C++ Programming Guide, "Compute Capabilities": shared memory of a multiprocessor; a block may have 1 KB less.
- * For 12.x clusters are not used, because their speed was never measured there. */
-static const struct {
-    int capability, shared_kb;
-    bool wgmma, bulk, clusters, overlap;
-} known[] = {
-    {EK_CUDA_PLAIN, 48, false, false, false, false},
-    {EK_CUDA_PLAIN_MATRICES, 48, false, false, false, false},
-    {80, 164, false, false, false, false},
-    {86, 100, false, false, false, false},
-    {87, 164, false, false, false, false},
-    {88, 100, false, false, false, false},
-    {89, 100, false, false, false, false},
-    {90, 228, true, true, true, true},
-    {100, 228, false, true, true, true},
-    {120, 100, false, true, false, true},
-};
-
-ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
-{
-    enum { CUDA = 2 }; /* the first attribute that belongs to CUDA */
-    size_t at = capability == EK_CUDA_PLAIN ? 0 : capability == EK_CUDA_PLAIN_MATRICES ? 1 : CUDA;
-    for (size_t i = CUDA + 1; i < sizeof known / sizeof *known; i++)
-        if (known[i].capability <= capability) at = i;
-    const size_t shared = (size_t)known[at].shared_kb << 10;
-    return (ek_cuda_chip){.features = known[at].capability,
-                          .multiprocessors = multiprocessors,
-                          .shared = shared,
-                          .block_shared = shared - 1024,
-                          .wgmma = known[at].wgmma,
-                          .bulk = known[at].bulk,
-                          .clusters = known[at].clusters,
-                          .overlap = known[at].overlap,
-                          .plain = at < CUDA,
-                          .matrices = known[at].capability == EK_CUDA_PLAIN_MATRICES,
-                          .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma,
-                          .timed = known[at].wgmma};
 }

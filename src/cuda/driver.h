@@ -15,7 +15,6 @@
 #include "base/err.h"
 #include "cuda/api.h"
 #include "cuda/chip.h"
-#include "cuda/code.h"
 
 typedef struct ek_cuda ek_cuda;
 
@@ -23,12 +22,11 @@ typedef struct ek_cuda ek_cuda;
 ek_err ek_cuda_devices(const ek_cuda_api *api, int *n);
 
 /* Opens device number `ordinal`. Needs a driver with at least the first version number of the kernels' toolkit, and
- * modules for the device (cuda/code.h), which it loads. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM name the
- * failed requirement. api is copied. */
-ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
-/* The same with the features of another capability (times ten), to which the code is limited; 0: the device's own. */
-ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with,
-                       int ordinal, int features);
+ * modules for the device (cuda/chip.h), which it loads. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM name the
+ * failed requirement. api is copied. features: those of another capability (times ten), to which the code is limited;
+ * 0: the device's own. */
+ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal,
+                    int features);
 /* Whether device number `ordinal` runs these modules; errors of ek_cuda_open. Takes nothing of the device. */
 ek_err ek_cuda_ask(const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
 /* A device on paper: only its properties may be read, to compute the needs of a step. */

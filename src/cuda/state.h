@@ -6,7 +6,6 @@
 
 #include "cuda/api.h"
 #include "cuda/chip.h"
-#include "cuda/code.h"
 
 struct ek_cuda {
     ek_cuda_api f;

@@ -66,7 +66,7 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_s
 ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal)
 {
     ek_gpu *g = ek_alloc(sizeof *g);
-    ek_err err = ek_cuda_open_as(&g->c, &driver->api, driver->modules, driver->built_with, ordinal, driver->features);
+    ek_err err = ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal, driver->features);
     if (err) {
         ek_gpu_close(g);
         return err;

@@ -18,7 +18,7 @@ typedef struct ek_gpu_driver {
     ek_cuda_api api;
     const ek_cuda_module *modules;
     int built_with;
-    int features; /* use kernels of this compute capability; 0: the devices' own (ek_cuda_open_as) */
+    int features; /* use kernels of this compute capability; 0: the devices' own (ek_cuda_open) */
     /* checks a device that is not CUDA's before it gets a model's weights; may be NULL */
     ek_err (*prove)(ek_gpu *g, const ek_model *m);
     void (*tune)(ek_cuda *c); /* called for an open device before its weights are copied; may be NULL */

@@ -255,8 +255,8 @@ static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *drive
     enum { HOPPER = 90, MULTIPROCESSORS = 132 };
     for (int i = 0; i < o->n; i++) {
         size_t free = 0, total;
-        const ek_err err = driver->modules ? ek_cuda_open_as(&c[i], &driver->api, driver->modules, driver->built_with,
-                                                             o->ordinal[i], driver->features)
+        const ek_err err = driver->modules ? ek_cuda_open(&c[i], &driver->api, driver->modules, driver->built_with,
+                                                          o->ordinal[i], driver->features)
                                            : EK_EUNSUPPORTED;
         if (err && o->max_bytes == 0) return err;
         const int like = o->maker ? EK_CUDA_PLAIN : driver->features ? driver->features : HOPPER;
@@ -315,7 +315,7 @@ static ek_err add_text(const ek_gpu_driver *driver, int ordinal, char *out, size
 {
     const size_t used = strlen(out);
     ek_cuda *c;
-    EK_TRY(ek_cuda_open_as(&c, &driver->api, driver->modules, driver->built_with, ordinal, driver->features));
+    EK_TRY(ek_cuda_open(&c, &driver->api, driver->modules, driver->built_with, ordinal, driver->features));
     snprintf(out + used, room - used, "%s%s:%d (%s)", used ? ", " : "", ek_cuda_maker(c), ordinal, ek_cuda_text(c));
     ek_cuda_close(c);
     return EK_OK;

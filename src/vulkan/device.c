@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "vulkan/evidence.h"
 #include "vulkan/matrices.h"
 #include "vulkan/state.h"
 

@@ -1,4 +1,4 @@
-#include "vulkan/evidence.h"
+#include "vulkan/state.h"
 
 #include <math.h>
 #include <stdio.h>

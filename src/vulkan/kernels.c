@@ -5,7 +5,6 @@
 
 #include "base/hash/hash.h"
 #include "cuda/model_args.h"
-#include "vulkan/evidence.h"
 #include "vulkan/matrices.h"
 #include "vulkan/state.h"
 #include "vulkan/strict.h"

@@ -223,6 +223,20 @@ VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal)
 void ek_vulkan_close(ek_vulkan *v);
 bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name);
 
+/* --- evidence.c runs a device's float operations and compares them with the definition (docs/NUMERICS.md 1) */
+
+/* ek_evidence (shaders/evidence.comp) computes five results of each of n triples: fma(a, b, c), a / b, sqrt(a), a * b
+ * and a + c. Grid (ceil(n / 256)), 256 threads. */
+enum { EK_VULKAN_RESULTS = 5 };
+typedef struct ek_vulkan_evidence_args {
+    uint64_t x, y;
+    int32_t n;
+} ek_vulkan_evidence_args;
+
+/* Sets v->soft: false if the device's own fma is right for every tested input, denormals included; true if only the fma
+ * by integers is. VK_ERROR_FEATURE_NOT_PRESENT: neither is right, and the log names the operations. */
+VkResult ek_vulkan_choose_arithmetic(ek_vulkan *v);
+
 /* --- memory.c */
 
 /* Maximum bytes of one block. */
@@ -254,8 +268,6 @@ VkResult ek_vulkan_wait(CUstream s, uint64_t value); /* also makes the late copi
 VkResult ek_vulkan_wait_all(ek_vulkan *v);
 VkResult ek_vulkan_is_done(CUstream s, uint64_t value, bool *done);
 void ek_vulkan_close_stream(CUstream s);
-VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b);   /* closes the open command buffer */
-void ek_vulkan_end_waits(const ek_vulkan *v, ek_vulkan_record *r); /* a barrier for commands after the record */
 VkResult ek_vulkan_begin_graph(CUstream s);
 VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out);
 VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g);

@@ -64,7 +64,7 @@ static void wait_to_copy(const ek_vulkan *v, ek_vulkan_record *r)
 }
 
 /* Everything after this record, and the host, waits for all of it. */
-void ek_vulkan_end_waits(const ek_vulkan *v, ek_vulkan_record *r)
+static void end_waits(const ek_vulkan *v, ek_vulkan_record *r)
 {
     order(v, r->commands, SHADERS | COPIES, SHADERS | COPIES | HOST);
 }
@@ -114,11 +114,12 @@ static VkResult take_room(ek_vulkan *v, ek_vulkan_chunk **list, bool stage, size
 
 /* --- submitting */
 
-VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b)
+/* Closes the open command buffer. */
+static VkResult end_record(ek_vulkan *v, ek_vulkan_batch *b)
 {
     if (!b->record.commands) return VK_SUCCESS;
     EK_ASSERT(b->n < EK_VULKAN_COMMANDS);
-    ek_vulkan_end_waits(v, &b->record);
+    end_waits(v, &b->record);
     const VkResult r = v->EndCommandBuffer(b->record.commands);
     b->commands[b->n] = b->record.commands, b->own[b->n++] = true;
     b->record.commands = NULL;
@@ -130,7 +131,7 @@ VkResult ek_vulkan_flush(CUstream s)
     ek_vulkan *v = s->of;
     ek_vulkan_batch *b = s->open;
     if (!b) return VK_SUCCESS;
-    VkResult r = ek_vulkan_end_record(v, b);
+    VkResult r = end_record(v, b);
     if (r != VK_SUCCESS) return r;
     b->value = v->submitted + 1;
     const VkTimelineSemaphoreSubmitInfo values = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
@@ -374,4 +375,52 @@ VkResult ek_vulkan_fill(CUstream s, uint64_t to, uint8_t byte, size_t bytes)
         s->of->CmdFillBuffer(into->commands, b->buffer, words, middle, byte * 0x01010101u);
     }
     return tail ? upload_staged(s, b, to + head + middle, same, tail) : VK_SUCCESS;
+}
+
+/* --- steps that are recorded once and launched often */
+
+VkResult ek_vulkan_begin_graph(CUstream s)
+{
+    if (s->recording) return VK_ERROR_UNKNOWN;
+    s->recording = ek_alloc(sizeof *s->recording);
+    s->recording->users = 1;
+    return VK_SUCCESS;
+}
+
+VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out)
+{
+    CUgraph g = s->recording;
+    s->recording = NULL;
+    if (g->record.commands) end_waits(s->of, &g->record);
+    const VkResult r = g->record.commands ? s->of->EndCommandBuffer(g->record.commands) : VK_SUCCESS;
+    if (r == VK_SUCCESS) *out = g;
+    else ek_vulkan_drop_graph(g, s->of);
+    return r;
+}
+
+/* Command buffers enter the batch in order: those recorded before the graph, then the graph. */
+VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g)
+{
+    if (!g->record.commands) return VK_SUCCESS;
+    if (s->open && s->open->n + 3 > EK_VULKAN_COMMANDS) {
+        const VkResult r = ek_vulkan_flush(s);
+        if (r != VK_SUCCESS) return r;
+    }
+    if (!s->open) s->open = ek_alloc(sizeof *s->open);
+    ek_vulkan_batch *b = s->open;
+    const VkResult r = end_record(s->of, b);
+    if (r != VK_SUCCESS) return r;
+    b->commands[b->n] = g->record.commands, b->own[b->n++] = false;
+    b->graph[b->n_graphs++] = g;
+    g->users++;
+    return VK_SUCCESS;
+}
+
+/* Batches that have not run may use it, too. */
+void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v)
+{
+    if (--g->users) return;
+    if (g->record.commands) v->FreeCommandBuffers(v->device, v->pool, 1, &g->record.commands);
+    ek_vulkan_give_chunks(v, &g->record);
+    free(g);
 }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "cuda/api.h"
-#include "cuda/code.h"
+#include "cuda/chip.h"
 
 /* Fills the table. ENOTFOUND: there is no loader; EUNSUPPORTED: the loader or its drivers are too old, or the program
  * was built without shaders. */

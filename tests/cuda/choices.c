@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cuda/product/product.h"
-#include "cuda/rows/layer_end.h"
+#include "cuda/rows/launch.h"
 
 enum { ROOM = 64 << 20 };
 

@@ -251,7 +251,7 @@ static ek_cuda *opened(void)
 {
     ek_cuda_api api = good();
     ek_cuda *c;
-    assert_int_equal(ek_cuda_open(&c, &api, modules, 13000, 1), EK_OK);
+    assert_int_equal(ek_cuda_open(&c, &api, modules, 13000, 1, 0), EK_OK);
     return c;
 }
 
@@ -266,7 +266,7 @@ static void nothing_is_left(void)
 static void refuses(const ek_cuda_api *api, int built_with, int ordinal, ek_err err, const char *text)
 {
     ek_cuda *c = (ek_cuda *)&thing;
-    assert_int_equal(ek_cuda_open(&c, api, modules, built_with, ordinal), err);
+    assert_int_equal(ek_cuda_open(&c, api, modules, built_with, ordinal, 0), err);
     assert_string_equal(ek_err_text(), text);
     assert_ptr_equal(c, &thing);
     nothing_is_left();
@@ -334,7 +334,7 @@ static void another_makers_devices_have_its_words(void **state)
     refuses(&api, 13000, 0, EK_ENOTFOUND, "there is no device vulkan:0, the driver has 0 (from vulkan:0)");
     fake.count = 2, fake.major = 0, fake.minor = EK_CUDA_PLAIN;
     api.cuDeviceGetName = long_name;
-    assert_int_equal(ek_cuda_open(&c, &api, plain, 13000, 1), EK_OK);
+    assert_int_equal(ek_cuda_open(&c, &api, plain, 13000, 1, 0), EK_OK);
     assert_int_equal(strlen(ek_cuda_card(c)), 146);
     assert_non_null(strstr(ek_cuda_text(c), "xx, 1, "));
     assert_non_null(strstr(ek_cuda_text(c), " GB free"));
@@ -381,7 +381,7 @@ static void a_device_takes_its_own_code(void **state)
         const ek_cuda_api api = good();
         ek_cuda *c = NULL;
         fake.major = device[i].major, fake.minor = device[i].minor;
-        const ek_err err = ek_cuda_open_as(&c, &api, all, 13000, 1, device[i].features);
+        const ek_err err = ek_cuda_open(&c, &api, all, 13000, 1, device[i].features);
         assert_int_equal(err, device[i].modules ? EK_OK : EK_EUNSUPPORTED);
         assert_int_equal(fake.modules, device[i].modules);
         if (err) {
@@ -404,7 +404,7 @@ static void a_device_takes_its_own_code(void **state)
     }
     const ek_cuda_api api = good(); /* a build without code for tests */
     ek_cuda *c = NULL;
-    assert_int_equal(ek_cuda_open_as(&c, &api, modules, 13000, 1, 80), EK_EUNSUPPORTED);
+    assert_int_equal(ek_cuda_open(&c, &api, modules, 13000, 1, 80), EK_EUNSUPPORTED);
     assert_non_null(
         strstr(ek_err_text(), "no kernels with the features of sm_80 for compute capability 9.0 were built"));
 }
@@ -563,7 +563,7 @@ static void any_number_of_modules_is_loaded(void **state)
     for (int i = 0; i < MANY; i++) many[i] = (ek_cuda_module){"one", "kernel_a", 8, 90, 90};
     const ek_cuda_api api = good();
     ek_cuda *c;
-    assert_int_equal(ek_cuda_open(&c, &api, many, 13000, 1), EK_OK);
+    assert_int_equal(ek_cuda_open(&c, &api, many, 13000, 1, 0), EK_OK);
     assert_int_equal(fake.modules, MANY);
     ek_cuda_close(c);
     nothing_is_left();

@@ -293,7 +293,7 @@ static void compare_other_matrices(int group)
 static const struct {
     const char *kernel, *why;
 } others[] = {
-    {"ek_evidence", "every start of a device compares it (vulkan/evidence.h)"},
+    {"ek_evidence", "every start of a device compares it (vulkan/evidence.c)"},
     {"ek_math", "tests alone launch it"},
     {"ek_experts_end_wide", "no published model with experts has such rows; one would compare it"},
     {"ek_read_stream", "it measures a rate, and its result is not read"},

@@ -178,7 +178,7 @@ static taken take(void (*tune)(ek_cuda *c), int of, float ms)
     fake_cuda_reset(&api);
     api.cuDeviceGetAttribute = attribute, api.cuEventElapsedTime = elapsed;
     capability = of, clock_ms = ms;
-    assert_int_equal(ek_cuda_open_as(&c, &api, modules, 13000, 0, 0), EK_OK);
+    assert_int_equal(ek_cuda_open(&c, &api, modules, 13000, 0, 0), EK_OK);
     const int blocks = fake.blocks;
     tune(c);
     assert_int_equal(fake.blocks, blocks);
@@ -256,7 +256,7 @@ static ek_cuda_chip measure_plain(void (*tune)(ek_cuda *c), int of, double matri
     fake_cuda_reset(&api);
     api.cuDeviceGetAttribute = attribute, api.cuEventElapsedTime = elapsed, api.cuLaunchKernelEx = spend;
     capability = of, clock_ms = 0, matrices_take = matrices;
-    assert_int_equal(ek_cuda_open_as(&c, &api, modules, 13000, 0, 0), EK_OK);
+    assert_int_equal(ek_cuda_open(&c, &api, modules, 13000, 0, 0), EK_OK);
     tune(c);
     ek_cuda_chip chip = *ek_cuda_chip_of(c);
     us = *chip.us, chip.us = &us;

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "cuda/memory.h"
-#include "vulkan/evidence.h"
 #include "vulkan/state.h"
 #include "vulkan/vulkan.h"
 
@@ -22,7 +21,7 @@ static int open_device(void **state)
 {
     (void)state;
     if (ek_vulkan_load(&api)) return 0;
-    if (ek_cuda_open(&c, &api, ek_vulkan_modules, EK_VULKAN_VERSION, 0)) c = NULL;
+    if (ek_cuda_open(&c, &api, ek_vulkan_modules, EK_VULKAN_VERSION, 0, 0)) c = NULL;
     return 0;
 }
 
@@ -180,7 +179,7 @@ static void errors(void **state)
     char byte;
     assert_int_equal(ek_cuda_find(c, &k, "ek_none", 0), EK_EINTERNAL);
     assert_string_equal(ek_err_text(), "vulkan:0: no kernel is named ek_none");
-    assert_int_equal(ek_cuda_open(&other, &api, ek_vulkan_modules, EK_VULKAN_VERSION, 99), EK_ENOTFOUND);
+    assert_int_equal(ek_cuda_open(&other, &api, ek_vulkan_modules, EK_VULKAN_VERSION, 99, 0), EK_ENOTFOUND);
     assert_non_null(strstr(ek_err_text(), "there is no device vulkan:99, the driver has "));
     assert_int_equal(ek_cuda_alloc(c, &p, (size_t)1 << 50, "a test"), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), " GB at once, 1125899.91 GB for a test were asked for"));

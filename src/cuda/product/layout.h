@@ -52,6 +52,26 @@ void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, 
 /* The same for ek_pack_planes. */
 void ek_cuda_planes_args(ek_cuda_pack_planes_args *args, const ek_cuda_linear *l, const ek_linear *w);
 
+/* --- formats for which kernels of products are compiled, and their names --- */
+
+/* MLX's: bf16 scales and biases, groups of 64 of weights and activations. */
+bool ek_cuda_affine_64(const ek_cuda_linear *l);
+/* f16 scales without biases, groups of 32, whole units: the formats of own_scales for which wgmma kernels exist,
+ * too. */
+bool ek_cuda_half_32(const ek_cuda_linear *l);
+/* The formats with groups of 32 or 16, also of activations, with their file's own scales. The leaves of two panels have
+ * to fit into a block's shared memory. Excludes ek_cuda_affine_64. */
+bool ek_cuda_own_scales(const ek_cuda_linear *l);
+
+/* Bits, scales and groups in a kernel's name: q4 or q8 for MLX's; otherwise bits, the scales' type (h f16, b bf16, f
+ * f32), m with biases, and the group: q4h_32, q8fm_32, q8f_16. */
+typedef struct ek_cuda_kind {
+    char name[16];
+} ek_cuda_kind;
+ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l);
+
+/* --- rows of activations --- */
+
 /* The layout of a quantised row: fills everything but q. Returns the bytes per row, a multiple of 64. */
 size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group);
 

@@ -65,24 +65,6 @@ ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int j
 bool ek_cuda_plain_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                               const ek_cuda_linear *next);
 
-/* --- formats for which kernels of products are compiled, and their names --- */
-
-/* MLX's: bf16 scales and biases, groups of 64 of weights and activations. */
-bool ek_cuda_affine_64(const ek_cuda_linear *l);
-/* f16 scales without biases, groups of 32, whole units: the formats of own_scales for which wgmma kernels exist,
- * too. */
-bool ek_cuda_half_32(const ek_cuda_linear *l);
-/* The formats with groups of 32 or 16, also of activations, with their file's own scales. The leaves of two panels have
- * to fit into a block's shared memory. Excludes ek_cuda_affine_64. */
-bool ek_cuda_own_scales(const ek_cuda_linear *l);
-
-/* Bits, scales and groups in a kernel's name: q4 or q8 for MLX's; otherwise bits, the scales' type (h f16, b bf16, f
- * f32), m with biases, and the group: q4h_32, q8fm_32, q8f_16. */
-typedef struct ek_cuda_kind {
-    char name[16];
-} ek_cuda_kind;
-ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l);
-
 /* --- products of 9 to some hundred rows by narrow tiles of wgmma (kernels/product/product_mid.cu), alone or with the
  * gate of a second matrix: wgmma formats of 4 bits. Blocks have oct x 8 columns; oct is 1, 2 or 4. --- */
 

@@ -58,27 +58,7 @@ ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int ma
     return p;
 }
 
-void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
-                      int tiles, int blocks, ek_cuda_part_us *part_us, double *us)
-{
-    const size_t part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
-    const int all_units = ek_cuda_over(l->k, 64), leaf_units = (l->units ? EK_KBLOCK_Q : EK_KBLOCK) / 64;
-    for (int units = leaf_units; units < all_units; units *= 2) {
-        const int parts = ek_cuda_over(all_units, units);
-        const size_t bytes = part_bytes * (size_t)parts;
-        if (bytes > room) continue;
-        const double t = part_us(l, rows, units, chip) + chip->us->parts.sum +
-                         2 * (double)bytes / chip->us->parts.bytes;
-        if (t >= *us) continue;
-        *us = t;
-        p->split = units, p->parts = parts;
-    }
-    if (!p->parts) return;
-    const size_t each = p->stack / p->grid.x;
-    const int all = tiles * p->parts, max = blocks * chip->multiprocessors;
-    p->grid.x = (unsigned)(all < max ? all : max);
-    p->stack = p->grid.x * each;
-}
+/* --- units */
 
 enum { MIN_WARPS = 8, UNIT_SLOTS = 4 };
 
@@ -135,4 +115,62 @@ double ek_cuda_units_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *c
     const int passes = (rows + EK_CUDA_UNITS_ROWS - 1) / EK_CUDA_UNITS_ROWS * l->limbs;
     return ek_cuda_small_groups(chip->us, l->a_group) * chip->us->units.weight[l->limbs - 1] * (double)l->n *
            (double)l->k * passes;
+}
+
+/* --- dividing a product: into parts, and into the pieces of a block's warps */
+
+void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                      int tiles, int blocks, ek_cuda_part_us *part_us, double *us)
+{
+    const size_t part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
+    const int all_units = ek_cuda_over(l->k, 64), leaf_units = (l->units ? EK_KBLOCK_Q : EK_KBLOCK) / 64;
+    for (int units = leaf_units; units < all_units; units *= 2) {
+        const int parts = ek_cuda_over(all_units, units);
+        const size_t bytes = part_bytes * (size_t)parts;
+        if (bytes > room) continue;
+        const double t = part_us(l, rows, units, chip) + chip->us->parts.sum +
+                         2 * (double)bytes / chip->us->parts.bytes;
+        if (t >= *us) continue;
+        *us = t;
+        p->split = units, p->parts = parts;
+    }
+    if (!p->parts) return;
+    const size_t each = p->stack / p->grid.x;
+    const int all = tiles * p->parts, max = blocks * chip->multiprocessors;
+    p->grid.x = (unsigned)(all < max ? all : max);
+    p->stack = p->grid.x * each;
+}
+
+ek_cuda_cut ek_cuda_cut_of(const ek_cuda_linear *l, int groups, int per_tile, int slots)
+{
+    const int inputs = groups * l->group, leaf_chunks = EK_KBLOCK_Q / inputs;
+    const int chunks = ek_cuda_over(l->units * 64, inputs);
+    return (ek_cuda_cut){.chunks = chunks,
+                         .leaf_chunks = leaf_chunks,
+                         .leaves = ek_cuda_over(chunks, leaf_chunks),
+                         .slots = slots,
+                         .chunk_bytes = (size_t)(inputs / 64 * l->bits * 128) +
+                                        (size_t)groups * EK_PANEL * ek_cuda_linear_scale(l),
+                         .leaf_bytes = sizeof(float) * EK_PANEL * (size_t)per_tile};
+}
+
+int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums)
+{
+    const int share = ek_cuda_over(panels, places), max = sums / (int)((size_t)c->leaves * c->leaf_bytes);
+    return share <= max ? share : max ? max : 1;
+}
+
+void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room,
+                      const ek_cuda_chip *chip)
+{
+    const int arrived = p->share * c->leaves * (c->leaf_chunks - 1); /* barriers of chunks that wait for other chunks */
+    const size_t sums = 2 * (size_t)(p->share * c->leaves) * c->leaf_bytes, fixed = (size_t)arrived * 8 + 256 + sums;
+    p->slots = ek_cuda_over(shares * p->share * c->chunks, warps);
+    if (p->slots > c->slots) p->slots = c->slots;
+    while (p->slots > 1 && fixed + (size_t)(warps * p->slots) * (c->chunk_bytes + 8) > room) p->slots--;
+    const size_t slots = (size_t)(warps * p->slots);
+    p->grid.threads = (unsigned)warps * 32;
+    p->grid.shared = ((slots + (size_t)arrived) * 8 + 127) / 128 * 128 + slots * c->chunk_bytes + sums;
+    if (p->grid.shared > chip->block_shared && warps > EK_CUDA_WARPS)
+        ek_cuda_cut_ring(p, c, shares, EK_CUDA_WARPS, room, chip);
 }

@@ -1,4 +1,4 @@
-#include "cuda/rows/layer_end.h"
+#include "cuda/rows/launch.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "cuda/model_args.h"
-#include "cuda/rows/stage.h"
+#include "cuda/rows/launch.h"
 #include "engine/sample/sampler.h"
 #include "gpu/evidence/evidence.h"
 #include "ops/linear/linear.h"

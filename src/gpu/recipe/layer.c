@@ -1,7 +1,7 @@
 #include "gpu/recipe/exchange.h"
 #include "gpu/recipe/sections.h"
 
-#include "cuda/rows/layer_end.h"
+#include "cuda/rows/launch.h"
 #include "gpu/recipe/linear.h"
 
 /* --- its rows */

@@ -1,7 +1,7 @@
 #include "gpu/recipe/linear.h"
 
 #include "cuda/operand_args.h"
-#include "cuda/rows/stage.h"
+#include "cuda/rows/launch.h"
 #include "gpu/recipe/exchange.h"
 
 static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operands to)

@@ -198,12 +198,15 @@ static void close_device(void *arg)
     free(d);
 }
 
+/* Bytes for encoding the largest content of the published towers: an image of 1,120 tokens, 30 s of sound. */
+static const double IMAGE_SCRATCH = 1.1e9, SOUND_SCRATCH = 0.3e9;
+
 double ek_gpu_encoder_bytes(ek_towers *t)
 {
     const ek_towers_info *info = ek_towers_get(t);
     double bytes = 0;
-    if (info->image) bytes += (double)ek_towers_image_bytes(t) + EK_GPU_IMAGE_SCRATCH;
-    if (info->sound) bytes += (double)ek_towers_sound_bytes(t) + (info->image ? 0 : EK_GPU_SOUND_SCRATCH);
+    if (info->image) bytes += (double)ek_towers_image_bytes(t) + IMAGE_SCRATCH;
+    if (info->sound) bytes += (double)ek_towers_sound_bytes(t) + (info->image ? 0 : SOUND_SCRATCH);
     return bytes;
 }
 

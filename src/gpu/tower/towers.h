@@ -12,10 +12,6 @@
 
 typedef struct ek_gpu_tower ek_gpu_tower;
 
-/* Bytes for encoding the largest content of the published towers: an image of 1,120 tokens, 30 s of sound. */
-#define EK_GPU_IMAGE_SCRATCH 1.1e9
-#define EK_GPU_SOUND_SCRATCH 0.3e9
-
 /* Copies the packed weights of p (ek_towers_image_part, ek_towers_sound_part), which is borrowed. EUNSUPPORTED: the
  * kernels lack support for it; ENOMEM has the numbers. */
 ek_err ek_gpu_tower_open(ek_gpu_tower **out, ek_gpu *g, const ek_tower_part *p);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../../support/device_pack.h"
-#include "cuda/rows/layer_end.h"
+#include "cuda/rows/launch.h"
 #include "ops/rows/rows.h"
 #include "linear.h"
 

@@ -170,7 +170,7 @@ int main(int argc, char **argv)
     const ek_cuda_module *modules = emulates ? emulated : shaders ? ek_vulkan_modules : ek_cuda_modules;
     const int built_with = emulates ? 13000 : shaders ? EK_VULKAN_VERSION : ek_cuda_built_with;
     if ((shaders ? ek_vulkan_load(&api) : ek_cuda_load(&api, library)) != EK_OK ||
-        ek_cuda_open_as(&d.c, &api, modules, built_with, 0, features)) {
+        ek_cuda_open(&d.c, &api, modules, built_with, 0, features)) {
         printf("%s\n", ek_err_text());
         return 77;
     }

@@ -6,7 +6,7 @@
 
 #include "../../support/device_pack.h"
 #include "cuda/model_args.h"
-#include "cuda/rows/stage.h"
+#include "cuda/rows/launch.h"
 #include "ops/linear/linear_layout.h"
 #include "ops/rows/rows.h"
 #include "product.h"

@@ -299,7 +299,7 @@ int main(int argc, char **argv)
     ek_log_set(EK_LOG_WARN);
     if (argc > 2 && !strcmp(argv[1], "drafts")) return time_drafts(argv[2], argc > 3 ? atoi(argv[3]) : 0);
     if ((vulkan ? ek_gpu_driver_load_vulkan(&driver) : ek_gpu_driver_load(&driver)) ||
-        ek_cuda_open(&hold, &driver.api, driver.modules, driver.built_with, 0)) {
+        ek_cuda_open(&hold, &driver.api, driver.modules, driver.built_with, 0, 0)) {
         printf("%s\n", ek_err_text());
         return 77;
     }

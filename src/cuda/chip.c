@@ -1,5 +1,7 @@
 #include "cuda/chip.h"
 
+#include <stdio.h>
+
 /* The same for all chips. Measured by `device choice`, `device planes` and `device floats`; for a gate, the faster way
  * in whole steps of 1, 4 and 8 rows. */
 #define COMMON                                                                                                    \
@@ -80,4 +82,100 @@ void ek_cuda_times_scale(ek_cuda_times *t, ek_cuda_family family, double by)
     case EK_CUDA_FAMILIES: break;
     }
 #undef ALL
+}
+
+/* CUDA C++ Programming Guide, "Compute Capabilities": shared memory of a multiprocessor; a block may have 1 KB less.
+ * For 12.x clusters are not used, because their speed was never measured there. */
+static const struct {
+    int capability, shared_kb;
+    bool wgmma, bulk, clusters, overlap;
+} known[] = {
+    {EK_CUDA_PLAIN, 48, false, false, false, false},
+    {EK_CUDA_PLAIN_MATRICES, 48, false, false, false, false},
+    {80, 164, false, false, false, false},
+    {86, 100, false, false, false, false},
+    {87, 164, false, false, false, false},
+    {88, 100, false, false, false, false},
+    {89, 100, false, false, false, false},
+    {90, 228, true, true, true, true},
+    {100, 228, false, true, true, true},
+    {120, 100, false, true, false, true},
+};
+
+ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
+{
+    enum { CUDA = 2 }; /* the first attribute that belongs to CUDA */
+    size_t at = capability == EK_CUDA_PLAIN ? 0 : capability == EK_CUDA_PLAIN_MATRICES ? 1 : CUDA;
+    for (size_t i = CUDA + 1; i < sizeof known / sizeof *known; i++)
+        if (known[i].capability <= capability) at = i;
+    const size_t shared = (size_t)known[at].shared_kb << 10;
+    return (ek_cuda_chip){.features = known[at].capability,
+                          .multiprocessors = multiprocessors,
+                          .shared = shared,
+                          .block_shared = shared - 1024,
+                          .wgmma = known[at].wgmma,
+                          .bulk = known[at].bulk,
+                          .clusters = known[at].clusters,
+                          .overlap = known[at].overlap,
+                          .plain = at < CUDA,
+                          .matrices = known[at].capability == EK_CUDA_PLAIN_MATRICES,
+                          .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma,
+                          .timed = known[at].wgmma};
+}
+
+/* --- machine code */
+
+enum { MAX_CODES = 16 };
+
+/* Whether machine code for `code` runs on a device of that capability. */
+static bool runs(int code, int capability)
+{
+    return code == 0 || (code / 10 == capability / 10 && code <= capability);
+}
+
+bool ek_cuda_code_pick(ek_cuda_code *out, const ek_cuda_module *modules, int capability, int features)
+{
+    bool found = false;
+    for (const ek_cuda_module *m = modules; m->name; m++) {
+        const bool keeps = features ? runs(m->features, features) : m->features == m->code;
+        if (!runs(m->code, capability) || !keeps) continue;
+        const bool better = !found || m->code > out->code || (m->code == out->code && m->features > out->features);
+        if (better) *out = (ek_cuda_code){m->code, m->features};
+        found = true;
+    }
+    return found;
+}
+
+bool ek_cuda_code_exists(int capability)
+{
+    const int major = capability / 10;
+    return major == 8 || capability == 90 || major == 10 || major == 12;
+}
+
+void ek_cuda_code_text(char *out, size_t size, const ek_cuda_module *modules)
+{
+    int code[MAX_CODES], n = 0;
+    for (const ek_cuda_module *m = modules; m->name; m++) {
+        int at = 0;
+        while (at < n && code[at] < m->code) at++;
+        if (m->features != m->code || (at < n && code[at] == m->code) || n == MAX_CODES) continue;
+        for (int i = n++; i > at; i--) code[i] = code[i - 1];
+        code[at] = m->code;
+    }
+    size_t used = 0;
+    snprintf(out, size, "none");
+    for (int i = 0; i < n && used < size; i++) {
+        const int major = code[i] / 10, minor = code[i] % 10;
+        if (i && code[i - 1] / 10 == major) continue; /* of one major number only the lowest is named */
+        bool last = true;
+        for (int k = i + 1; k < n; k++) last &= code[k] / 10 == major;
+        char later[32] = "";
+        if (major != 9)
+            snprintf(later, sizeof later, " to %d.9", major); /* code for 9.0a runs on no other capability */
+        used += (size_t)snprintf(out + used, size - used, "%s%d.%d%s",
+                                 !used  ? ""
+                                 : last ? " and "
+                                        : ", ",
+                                 major, minor, later);
+    }
 }
