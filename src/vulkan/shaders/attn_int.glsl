@@ -2,6 +2,10 @@
 // Of 256 threads or a multiple of them (specialised by vulkan/kernels.def) each has a part of a key for the scores, and
 // then a dim of a part of the pages for the values. No array of a thread stands here: one that a driver indexes by a
 // variable lies in memory. With a.ended the workgroup that ends last of a tile joins its leaves. grid (items)
+#version 460
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#include "math.glsl"
+#include "memory.glsl"
 #include "attn.glsl"
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer LeafFloats { float at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer LeafInts { int at[]; };

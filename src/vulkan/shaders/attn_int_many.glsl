@@ -7,6 +7,8 @@
 // loop, and takes several times as long as the products. A workgroup has a multiprocessor to itself, because a second one finds
 // no shared memory, and waits more than it computes: each step's numbers are asked for two steps before. With matrices a
 // subgroup places the columns that it multiplies, and waits for no other.
+#version 460
+#include "math.glsl"
 #include "memory.glsl"
 #include "attn.glsl"
 #include "dot.glsl"

@@ -4,6 +4,8 @@
 //
 // Chains take the device's fma as it is: where no weight and no input is below 2^-40 but 0, all that a chain holds is a
 // multiple of 2^-126, and none of it denormal. A workgroup that meets such a number begins again, with care.
+#version 460
+#include "math.glsl"
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "jobs.glsl"

@@ -6,6 +6,8 @@
 //
 // Chains use the device's fma directly. If no scale of weights or rows is small (is_small) and not 0, all numbers of a
 // chain are multiples of 2^-126 and not denormal. A workgroup that finds such a scale begins again, with care.
+#version 460
+#include "math.glsl"
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "dot.glsl"

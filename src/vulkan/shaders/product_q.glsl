@@ -6,6 +6,8 @@
 //
 // Chains take the device's fma as it is. A workgroup that meets a small scale (scales.glsl) computes its outputs again,
 // by code that is short and slow: what is rarely used would take registers that leave one workgroup to a multiprocessor.
+#version 460
+#include "math.glsl"
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "dot.glsl"

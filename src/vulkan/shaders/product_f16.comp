@@ -1,5 +1,0 @@
-// Weights of f16.
-#version 460
-#include "math.glsl"
-#define FLOAT_BITS 16
-#include "product_f.glsl"

@@ -1,5 +1,0 @@
-// Weights of f32.
-#version 460
-#include "math.glsl"
-#define FLOAT_BITS 32
-#include "product_f.glsl"

@@ -1,6 +1,0 @@
-// Codes of 4 bits, one limb of an activation, many rows.
-#version 460
-#include "math.glsl"
-#define BITS  4
-#define LIMBS 1
-#include "product_tile.glsl"

@@ -1,7 +1,0 @@
-// Of experts: codes of 4 bits, one limb of an activation.
-#version 460
-#include "math.glsl"
-#define BITS  4
-#define LIMBS 1
-#define EXPERTS
-#include "product_q.glsl"
