@@ -350,7 +350,26 @@ def has_server(name, v, url, model, ctx):
 
 OLD = {".json": '{"theme": "dark", "env": {"MINE": "1"}, "model": {"temperature": 0.3}, "provider": {"other": {"name": "o"}}, "models": {"providers": {"other": {"baseUrl": "x"}}}}',
        ".toml": '# mine\nmodel = "old"\napproval_policy = "never"\n\n[model_providers.evenkeel]\nname = "old"\nbase_url = "http://old"\n\n[model_providers.other]\nname = "o"\n\n[tui]\ntheme = "dark"\n',
-       ".yaml": "# mine\nmodel:\n  provider: openrouter\n  default: old\nterminal:\n  backend: local\n"}
+       ".yaml": "# mine\n---\nmodel:\n  provider: openrouter\n# of mine\n  default: old\nterminal:\n  backend: local\n"}
+
+SPELLED = """developer_instructions = \"\"\"
+Say \\\"\"\" twice.
+model names are written out.
+[model_providers.evenkeel]
+model = "in a text"
+\"\"\"
+lists = [
+  ["a"], # ]
+  [']'],
+]
+"model" = \'\'\'
+old\'\'\'
+model_provider="old"
+[ model_providers . "evenkeel" ]
+name = "old"
+[tui]
+model = "dark"
+"""
 
 
 @test
@@ -411,7 +430,13 @@ def settings_are_merged_and_kept(home):
         elif file.endswith(".toml"):
             assert v["approval_policy"] == "never" and v["model_providers"]["other"]["name"] == "o" and v["tui"]["theme"] == "dark" and "# mine" in open(path).read(), v
         else:
-            assert v["terminal"] and "# mine" in open(path).read() and "openrouter" not in open(path).read(), v
+            assert v["terminal"] and "# mine\n---\nmodel:" in open(path).read() and open(path).read().endswith("# of mine\nterminal:\n  backend: local\n") and "openrouter" not in open(path).read(), v
+    path = os.path.join(home, CLIENTS["codex"])  # texts and lists of several lines, names spelled in other ways
+    open(path, "w").write(SPELLED)
+    for _ in range(2):
+        assert call(home, "agents", "codex", "--write", "--yes").returncode == 0
+    was, v = tomllib.loads(SPELLED), tomllib.loads(open(path).read())
+    assert all(v[k] == was[k] for k in ("developer_instructions", "lists", "tui")) and has_server("codex", v, "http://127.0.0.1:8080", "gemma", 65536), v
     path, real = os.path.join(home, CLIENTS["qwen"]), os.path.join(home, "kept.json")
     os.rename(path, real)
     os.symlink(real, path)

@@ -97,14 +97,54 @@ static ek_err add_json(ek_buf *out, const char *path, const ek_buf *was, const e
     return EK_OK;
 }
 
+/* The end of a line of TOML: an open string of several lines has its quote, and open lists and tables are counted. */
+typedef struct place {
+    char quote; /* 0: none */
+    int depth;
+} place;
+
+static void follow(place *p, const char *line, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char c = line[i];
+        const bool quotes = c == '"' || c == '\'', three = quotes && n - i >= 3 && line[i + 1] == c && line[i + 2] == c;
+        if (p->quote) {
+            if (three && c == p->quote) p->quote = 0, i += 2;
+            else i += p->quote == '"' && c == '\\';
+        } else if (c == '#') {
+            return;
+        } else if (three) {
+            p->quote = c, i += 2;
+        } else if (quotes) {
+            for (i++; i < n && line[i] != c; i++) i += c == '"' && line[i] == '\\';
+        } else {
+            p->depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+        }
+    }
+}
+
 /* Whether a line of n bytes sets a key at the top of TOML that a line of ours before its first table sets, too. */
 static bool sets_ours(const char *line, size_t n, const ek_buf *ours)
 {
+    const size_t quoted = n > 0 && (*line == '"' || *line == '\''), end = n - quoted;
     size_t key = 0;
-    while (key < n && line[key] != ' ' && line[key] != '=' && line[key] != '\t') key++;
-    for (const char *at = ek_buf_text(ours); key && *at && *at != '['; at += strcspn(at, "\n"), at += *at == '\n')
+    line += quoted;
+    while (key < end && !strchr(" \t=\"'", line[key])) key++;
+    const size_t gap = key + quoted + strspn(line + key + quoted, " \t");
+    if (key == 0 || gap >= end || line[gap] != '=') return false;
+    for (const char *at = ek_buf_text(ours); *at && *at != '['; at += strcspn(at, "\n"), at += *at == '\n')
         if (!strncmp(at, line, key) && at[key] == ' ') return true;
     return false;
+}
+
+/* Whether the line begins the table with this header, which may be spelled with blanks and quotes. */
+static bool begins_table(const char *line, const char *header, size_t n)
+{
+    for (size_t k = 0; k < n; line++) {
+        if (*line && strchr(" \t\"'", *line)) continue;
+        if (*line != header[k++]) return false;
+    }
+    return true;
 }
 
 /* Our top keys come first, then the old text without these keys and without our table, then our table. */
@@ -112,13 +152,17 @@ static void add_toml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
 {
     const char *table = strstr(ek_buf_text(ours), "\n[") + 1;
     const size_t head = strcspn(table, "\n");
-    bool top = true, mine = false;
+    bool top = true, mine = false, key = false;
+    place p = {0};
     ek_buf_add(out, ek_buf_text(ours), (size_t)(table - ek_buf_text(ours)));
     for (const char *at = ek_buf_text(was); *at;) {
         const size_t n = strcspn(at, "\n") + (at[strcspn(at, "\n")] == '\n');
         const char *word = at + strspn(at, " \t");
-        if (*word == '[') top = false, mine = !strncmp(word, table, head);
-        if (!mine && !(top && sets_ours(word, n - (size_t)(word - at), ours))) ek_buf_add(out, at, n);
+        const bool inside = p.quote || p.depth > 0; /* of the value of an earlier line */
+        if (!inside && *word == '[') top = false, mine = begins_table(word, table, head);
+        if (!inside) key = top && sets_ours(word, n - (size_t)(word - at), ours);
+        if (!mine && !key) ek_buf_add(out, at, n);
+        follow(&p, at, n);
         at += n;
     }
     while (out->len > 1 && out->data[out->len - 1] == '\n') out->len--;
@@ -126,16 +170,32 @@ static void add_toml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
     ek_buf_str(out, table);
 }
 
+/* The first line behind "---", if only comments and directives stand before it; else text itself. */
+static const char *behind_start(const char *text)
+{
+    for (const char *at = text; *at;) {
+        const char *next = at + strcspn(at, "\n");
+        next += *next == '\n';
+        if (!strncmp(at, "---", 3)) return next;
+        if (!strchr("#%\r\n", *at)) break;
+        at = next;
+    }
+    return text;
+}
+
 /* Our block replaces the block of the same name at the top. */
 static void add_yaml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
 {
     const size_t name = strcspn(ek_buf_text(ours), ":") + 1;
+    const char *at = behind_start(ek_buf_text(was));
     bool mine = false;
+    ek_buf_add(out, ek_buf_text(was), (size_t)(at - ek_buf_text(was)));
+    if (out->len > 0 && out->data[out->len - 1] != '\n') ek_buf_char(out, '\n');
     ek_buf_str(out, ek_buf_text(ours));
-    for (const char *at = ek_buf_text(was); *at;) {
+    while (*at) {
         const size_t n = strcspn(at, "\n") + (at[strcspn(at, "\n")] == '\n');
-        if (!strchr(" \t\n-", *at)) mine = !strncmp(at, ek_buf_text(ours), name);
-        if (!mine) ek_buf_add(out, at, n);
+        if (!strchr(" \t\r\n-#", *at)) mine = !strncmp(at, ek_buf_text(ours), name);
+        if (!mine || *at == '#') ek_buf_add(out, at, n);
         at += n;
     }
 }
