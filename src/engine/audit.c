@@ -56,23 +56,17 @@ static void end(ek_engine *e)
 static ek_err compute(ek_engine *e, int n)
 {
     ek_audit *a = &e->audit;
-    ek_seq seq = {.slot = 0};
-    int pos = a->table.n;
-    ek_err err = ek_page_table_extend(&a->table, e->pages, n);
-    if (err) return err;
-    for (int i = 0; i < n; i++) {
+    const int pos = a->table.n;
+    EK_TRY(ek_page_table_extend(&a->table, e->pages, n));
+    for (int i = 0; i < n; i++)
         e->plan.row[i] = ek_text_row(a->tokens[pos + i], pos + i, 0, false, e->on.layout->sliding_window);
-    }
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        seq.page[k] = a->table.page[k];
-        seq.first[k] = a->table.first[k], seq.end[k] = a->table.end[k];
-    }
-    ek_step step = {.row = e->plan.row,
-                    .n_rows = n,
-                    .seq = &seq,
-                    .n_seqs = 1,
-                    .shown = e->plan.shown,
-                    .digested = e->plan.digested};
+    const ek_seq seq = ek_table_seq(&a->table, 0);
+    const ek_step step = {.row = e->plan.row,
+                          .n_rows = n,
+                          .seq = &seq,
+                          .n_seqs = 1,
+                          .shown = e->plan.shown,
+                          .digested = e->plan.digested};
     return e->on.step(e->on.arg, &step);
 }
 

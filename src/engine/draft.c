@@ -15,13 +15,8 @@ static int ngram_length(const ek_request *r, int max, float least)
 
 static int drafter_length(const ek_request *r, int max, float least)
 {
-    float p = 1;
-    for (int k = 0; k < max; k++) {
-        p *= r->draft.drafter_right;
-        if (p <= least)
-            return k > 0 || r->draft.drafter_rests > 0 || least >= 1 ? k : 1; /* sometimes one, to measure */
-    }
-    return max;
+    const int k = ek_draft_length(r->draft.drafter_right, max, least);
+    return k > 0 || r->draft.drafter_rests > 0 || least >= 1 ? k : 1; /* sometimes one, to measure */
 }
 
 static int draft_ngrams(ek_engine *e, int room)

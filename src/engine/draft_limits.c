@@ -11,6 +11,13 @@ float ek_draft_least_worth(const ek_engine *e, float cost)
     return even + (1 - even) / 10;
 }
 
+int ek_draft_length(float right, int max, float least)
+{
+    int k = 0;
+    for (float p = right; k < max && p > least; p *= right) k++;
+    return k;
+}
+
 /* A drafted stop id would end the reply, so no token after it can be accepted, and its own row is useless. */
 static int before_stop(const ek_request *r, int k)
 {

@@ -136,6 +136,9 @@ bool ek_proposals_promises(const ek_engine *e, const ek_request *r);
 /* --- for all sources: the minimum promise of a row; the number of drafted tokens that s could use and may lose; and
  * taking a draft of k tokens after s's tokens, which returns the number of accepted ones --- */
 float ek_draft_least_worth(const ek_engine *e, float cost);
+/* The largest length, at most max, of a draft whose last row still pays, if each token is right with that probability.
+ */
+int ek_draft_length(float right, int max, float least);
 int ek_draft_room(const ek_engine *e, const ek_scheduled *s, int room, float cost);
 int ek_draft_take(ek_engine *e, ek_scheduled *s, int k);
 

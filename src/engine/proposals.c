@@ -54,16 +54,6 @@ static void collect(ek_engine *e, ek_request *r)
     judge(r);
 }
 
-static int length(const ek_request *r, int max, float least)
-{
-    float p = 1;
-    for (int k = 0; k < max; k++) {
-        p *= r->draft.remote.right;
-        if (p <= least) return k;
-    }
-    return max;
-}
-
 /* Whether the answer that s waits for would be its draft. */
 static bool is_awaited(const ek_scheduled *s)
 {
@@ -84,7 +74,9 @@ static double patience(const ek_engine *e, int room, float least)
         if (replies(s->req) && s->req->draft.credit < credit) credit = s->req->draft.credit;
         if (!is_awaited(s)) continue;
         double each = 1;
-        for (int k = length(s->req, ek_draft_room(e, s, room, e->on.row_cost), least); k > 0; k--) gain += each *= p;
+        for (int k = ek_draft_length(s->req->draft.remote.right, ek_draft_room(e, s, room, e->on.row_cost), least);
+             k > 0; k--)
+            gain += each *= p;
     }
     if (gain * step < 1.1 * latency * e->plan.n_scheduled) return 0;
     double limit = PATIENCE * latency + SLACK;
@@ -134,7 +126,7 @@ int ek_proposals_plan(ek_engine *e, int room)
         ek_scheduled *s = &e->plan.scheduled[i];
         ek_request *r = s->req;
         const ek_request_remote *m = &r->draft.remote;
-        int k = s->n_draft == 0 ? length(r, ek_draft_room(e, s, room, cost), least) : 0;
+        int k = s->n_draft == 0 ? ek_draft_length(r->draft.remote.right, ek_draft_room(e, s, room, cost), least) : 0;
         if (k > m->n - m->judged) k = m->n - m->judged;
         if (k <= 0) continue;
         EK_ASSERT(m->at + m->judged == r->n_tokens);
@@ -151,7 +143,7 @@ bool ek_proposals_promises(const ek_engine *e, const ek_request *r)
 {
     const ek_request_remote *m = &r->draft.remote;
     return is_on(e) && m->n - m->judged > 1 &&
-           length(r, e->opts.draft_max, ek_draft_least_worth(e, e->on.row_cost)) > 0;
+           ek_draft_length(r->draft.remote.right, e->opts.draft_max, ek_draft_least_worth(e, e->on.row_cost)) > 0;
 }
 
 /* Twice the length of a draft, because the answer's first tokens are computed while it is on its way. */

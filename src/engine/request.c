@@ -323,14 +323,17 @@ static const ek_prompt_span *span_at(const ek_request *r, int pos)
     return NULL;
 }
 
+ek_seq ek_table_seq(const ek_page_table *t, int slot)
+{
+    ek_seq seq = {.slot = slot};
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        seq.page[k] = t->page[k], seq.first[k] = t->first[k], seq.end[k] = t->end[k];
+    return seq;
+}
+
 ek_seq ek_request_seq(const ek_request *r)
 {
-    ek_seq seq = {.slot = r->slot};
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        seq.page[k] = r->table.page[k];
-        seq.first[k] = r->table.first[k], seq.end[k] = r->table.end[k];
-    }
-    return seq;
+    return ek_table_seq(&r->table, r->slot);
 }
 
 ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits)

@@ -168,7 +168,8 @@ static inline int ek_request_rows_left(const ek_request *r)
     return r->n_tokens - r->n_done;
 }
 
-/* r's pages for the executor. Valid until the table changes. */
+/* A table's pages for the executor, and r's. Valid until the table changes. */
+ek_seq ek_table_seq(const ek_page_table *t, int slot);
 ek_seq ek_request_seq(const ek_request *r);
 /* The row of position pos: its token or embedding, and its visible ranges. */
 ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits);
