@@ -264,7 +264,7 @@ CUstream ek_cuda_stream(const ek_cuda *c)
 
 ek_err ek_cuda_enter(ek_cuda *c)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuCtxSetCurrent(c->context), "entering the context");
+    return EK_CUDA_CALL(c, "entering the context", cuCtxSetCurrent, c->context);
 }
 
 /* --- kernels */
@@ -287,8 +287,7 @@ ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t sh
 
 ek_err ek_cuda_allow_cluster(ek_cuda *c, const ek_cuda_kernel *kernel)
 {
-    return ek_cuda_check(
-        c, c->broken ? EK_CU_OK : c->f.cuFuncSetAttribute(kernel->function, EK_CU_FUNC_LARGE_CLUSTER, 1), kernel->name);
+    return EK_CUDA_CALL(c, kernel->name, cuFuncSetAttribute, kernel->function, EK_CU_FUNC_LARGE_CLUSTER, 1);
 }
 
 ek_err ek_cuda_launch(ek_cuda *c, const ek_cuda_kernel *kernel, ek_cuda_grid g, const void *args)

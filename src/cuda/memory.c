@@ -10,7 +10,7 @@ static double gb(size_t bytes)
 ek_err ek_cuda_room(ek_cuda *c, size_t *free, size_t *total)
 {
     *free = *total = 0;
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemGetInfo(free, total), "asking for free memory");
+    return EK_CUDA_CALL(c, "asking for free memory", cuMemGetInfo, free, total);
 }
 
 ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *what)
@@ -43,7 +43,7 @@ void ek_cuda_free(ek_cuda *c, CUdeviceptr p)
 ek_err ek_cuda_alloc_host(ek_cuda *c, void **out, size_t bytes)
 {
     *out = NULL;
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemHostAlloc(out, bytes, 0), "taking pinned host memory");
+    return EK_CUDA_CALL(c, "taking pinned host memory", cuMemHostAlloc, out, bytes, 0);
 }
 
 void ek_cuda_free_host(ek_cuda *c, void *p)
@@ -53,41 +53,35 @@ void ek_cuda_free_host(ek_cuda *c, void *p)
 
 ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyHtoDAsync(to, from, bytes, c->stream),
-                         "copying to the device");
+    return EK_CUDA_CALL(c, "copying to the device", cuMemcpyHtoDAsync, to, from, bytes, c->stream);
 }
 
 ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoHAsync(to, from, bytes, c->stream),
-                         "copying from the device");
+    return EK_CUDA_CALL(c, "copying from the device", cuMemcpyDtoHAsync, to, from, bytes, c->stream);
 }
 
 ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->stream),
-                         "filling memory");
+    return EK_CUDA_CALL(c, "filling memory", cuMemsetD8Async, p, (unsigned char)byte, bytes, c->stream);
 }
 
 static ek_err open_beside(ek_cuda *c)
 {
     if (c->beside) return EK_OK;
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamCreate(&c->beside, EK_CU_STREAM_NON_BLOCKING),
-                         "making a second stream");
+    return EK_CUDA_CALL(c, "making a second stream", cuStreamCreate, &c->beside, EK_CU_STREAM_NON_BLOCKING);
 }
 
 ek_err ek_cuda_fill_beside(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
 {
     EK_TRY(open_beside(c));
-    EK_TRY(ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->beside),
-                         "filling memory"));
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamSynchronize(c->beside), "filling memory");
+    EK_TRY(EK_CUDA_CALL(c, "filling memory", cuMemsetD8Async, p, (unsigned char)byte, bytes, c->beside));
+    return EK_CUDA_CALL(c, "filling memory", cuStreamSynchronize, c->beside);
 }
 
 ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoDAsync(to, from, bytes, c->stream),
-                         "copying on the device");
+    return EK_CUDA_CALL(c, "copying on the device", cuMemcpyDtoDAsync, to, from, bytes, c->stream);
 }
 
 ek_err ek_cuda_reach(ek_cuda *c, const ek_cuda *of, bool *reached)
@@ -96,7 +90,7 @@ ek_err ek_cuda_reach(ek_cuda *c, const ek_cuda *of, bool *reached)
     int can = 0;
     *reached = false;
     EK_TRY(ek_cuda_enter(c));
-    EK_TRY(ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuDeviceCanAccessPeer(&can, c->device, of->device), doing));
+    EK_TRY(EK_CUDA_CALL(c, doing, cuDeviceCanAccessPeer, &can, c->device, of->device));
     if (!can) return EK_OK;
     const CUresult r = c->broken ? EK_CU_OK : c->f.cuCtxEnablePeerAccess(of->context, 0);
     if (r == EK_CU_TOO_MANY_PEERS || r == EK_CU_NO_PEER)
@@ -108,15 +102,14 @@ ek_err ek_cuda_reach(ek_cuda *c, const ek_cuda *of, bool *reached)
 
 ek_err ek_cuda_copy_from(ek_cuda *c, CUdeviceptr to, const ek_cuda *of, CUdeviceptr from, size_t bytes)
 {
-    return ek_cuda_check(
-        c, c->broken ? EK_CU_OK : c->f.cuMemcpyPeerAsync(to, c->context, from, of->context, bytes, c->stream),
-        "copying from another device");
+    return EK_CUDA_CALL(c, "copying from another device", cuMemcpyPeerAsync, to, c->context, from, of->context, bytes,
+                        c->stream);
 }
 
 ek_err ek_cuda_event_open(ek_cuda *c, CUevent *out)
 {
     *out = NULL;
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventCreate(out, EK_CU_EVENT_NO_TIMING), "making an event");
+    return EK_CUDA_CALL(c, "making an event", cuEventCreate, out, EK_CU_EVENT_NO_TIMING);
 }
 
 void ek_cuda_event_close(ek_cuda *c, CUevent event)
@@ -126,12 +119,12 @@ void ek_cuda_event_close(ek_cuda *c, CUevent event)
 
 ek_err ek_cuda_event_record(ek_cuda *c, CUevent event)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventRecord(event, c->stream), "queueing an event");
+    return EK_CUDA_CALL(c, "queueing an event", cuEventRecord, event, c->stream);
 }
 
 ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventSynchronize(event), "waiting for the device");
+    return EK_CUDA_CALL(c, "waiting for the device", cuEventSynchronize, event);
 }
 
 ek_err ek_cuda_event_there(ek_cuda *c, CUevent event, bool *there)
@@ -143,10 +136,10 @@ ek_err ek_cuda_event_there(ek_cuda *c, CUevent event, bool *there)
 
 ek_err ek_cuda_follow(ek_cuda *c, CUevent event)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamWaitEvent(c->stream, event, 0), "queueing a wait");
+    return EK_CUDA_CALL(c, "queueing a wait", cuStreamWaitEvent, c->stream, event, 0);
 }
 
 ek_err ek_cuda_sync(ek_cuda *c)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamSynchronize(c->stream), "waiting for the device");
+    return EK_CUDA_CALL(c, "waiting for the device", cuStreamSynchronize, c->stream);
 }

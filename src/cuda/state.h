@@ -24,4 +24,8 @@ struct ek_cuda {
     ek_cuda_times times; /* the chip's times, if they were set */
 };
 
+/* ek_cuda_check of a driver's function, which a broken device does not call. */
+#define EK_CUDA_CALL(c, doing, function, ...) \
+    ek_cuda_check(c, (c)->broken ? EK_CU_OK : (c)->f.function(__VA_ARGS__), doing)
+
 #endif

@@ -361,10 +361,7 @@ static uint64_t digest_run(void *arg, int row)
  * must fail. */
 static void note_pending(ek_gpu_run *x, ek_err err)
 {
-    if (!err || x->pending) return;
-    x->pending = err;
-    snprintf(x->pending_text, sizeof x->pending_text, "%s%s", ek_err_text(),
-             ek_cuda_broken(x->g->c) ? "" : "; the device cannot be used any more: it lacks a page");
+    ek_gpu_fail_later(x, err, "the device cannot be used any more: it lacks a page");
 }
 
 static CUdeviceptr page_at(const ek_gpu_run *x, ek_layer_kind kind, int32_t page)

@@ -52,6 +52,14 @@ static ek_err clear(ek_gpu_run *x)
     return ek_cuda_fill_beside(x->g->c, x->exchange.control, 0, sizeof(ek_cuda_exchange_control));
 }
 
+void ek_gpu_fail_later(ek_gpu_run *x, ek_err err, const char *why)
+{
+    if (!err || x->pending) return;
+    x->pending = err;
+    const bool broken = ek_cuda_broken(x->g->c);
+    snprintf(x->pending_text, sizeof x->pending_text, "%s%s%s", ek_err_text(), broken ? "" : "; ", broken ? "" : why);
+}
+
 /* If a device's exchanges cannot be cleared, it would take earlier numbers for later ones: none of its steps begins any
  * more. */
 static void begin_anew(ek_gpu_run *const *x, int n)
@@ -60,10 +68,7 @@ static void begin_anew(ek_gpu_run *const *x, int n)
         if (ek_cuda_enter(x[i]->g->c) == EK_OK) ek_cuda_sync(x[i]->g->c);
     for (int i = 0; i < n; i++) {
         const ek_err err = x[i]->exchange.control ? clear(x[i]) : EK_OK;
-        if (!err || x[i]->pending) continue;
-        x[i]->pending = err;
-        snprintf(x[i]->pending_text, sizeof x[i]->pending_text, "%s%s", ek_err_text(),
-                 ek_cuda_broken(x[i]->g->c) ? "" : "; what devices wait for could not be cleared");
+        ek_gpu_fail_later(x[i], err, "what devices wait for could not be cleared");
     }
 }
 

@@ -98,6 +98,9 @@ ek_err ek_gpu_await(ek_gpu_run *const *x, int n, uint64_t step);
  * unless a device is broken. Afterwards exchanges are in their initial state. */
 void ek_gpu_release(ek_gpu_run *const *x, int n);
 
+/* After an error outside of steps: no step begins any more. why: the reason, unless the device is broken. */
+void ek_gpu_fail_later(ek_gpu_run *x, ek_err err, const char *why);
+
 /* Gives a step about to be queued on n devices a number for its exchanges that no earlier step has. */
 ek_err ek_gpu_number(ek_gpu_run *const *x, int n);
 

@@ -265,8 +265,8 @@ static void attend(conformer *x, const conformer_layer *l, const ek_audio_layer 
     ek_gpu_tower_products(&x->t, m, x->n, x->x, x->heads);
     ek_cuda_near_args a = {.o = x->o,
                            .q = x->heads,
-                           .k = x->heads + sizeof(float) * (size_t)m->at[1],
-                           .v = x->heads + sizeof(float) * (size_t)m->at[2],
+                           .k = ek_gpu_tower_part(x->heads, m, 1),
+                           .v = ek_gpu_tower_part(x->heads, m, 2),
                            .rel = l->rel_row,
                            .q_scale = l->q_scale,
                            .ldo = c->hidden,

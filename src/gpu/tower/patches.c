@@ -78,7 +78,7 @@ static void lay_out(ek_gpu_tower *t)
 
 static float *host_at(const patches *x, CUdeviceptr p, int row)
 {
-    return (float *)(void *)(x->t.host + (p - x->t.scratch)) + (size_t)row * (size_t)x->u->width;
+    return ek_gpu_tower_host(&x->t, p) + (size_t)row * (size_t)x->u->width;
 }
 
 static void write_tables(ek_gpu_tower *t)

@@ -138,8 +138,7 @@ void ek_gpu_tower_products(ek_gpu_tower *t, const ek_gpu_group *m, int rows, con
     const int k = m->m[0].l.k;
     ek_gpu_input in[EK_GPU_TOWER_INPUTS];
     for (int i = 0; i < m->n_x; i++) in[i] = ek_gpu_rows(x[i], k, rows, k);
-    for (int i = 0; i < m->n_products; i++)
-        project(t, &m->m[i], &in[m->from[i]], y + sizeof(float) * (size_t)m->at[i], m->width);
+    for (int i = 0; i < m->n_products; i++) project(t, &m->m[i], &in[m->from[i]], ek_gpu_tower_part(y, m, i), m->width);
     t->read = NULL;
 }
 

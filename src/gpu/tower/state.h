@@ -75,6 +75,18 @@ typedef struct ek_gpu_group {
 
 void ek_gpu_tower_group(ek_gpu_tower *t, ek_gpu_group *to, const ek_clipped *const *from, int n);
 
+/* The host's copy of scratch memory that it writes. */
+static inline float *ek_gpu_tower_host(const ek_gpu_tower *t, CUdeviceptr p)
+{
+    return (float *)(void *)(t->host + (p - t->scratch));
+}
+
+/* The outputs of the group's i-th matrix, in rows of all outputs. */
+static inline CUdeviceptr ek_gpu_tower_part(CUdeviceptr rows, const ek_gpu_group *m, int i)
+{
+    return rows + sizeof(float) * (size_t)m->at[i];
+}
+
 /* --- products */
 
 /* Counts a product's scratch memory; call it in lay_out. */

@@ -164,25 +164,20 @@ static void lay_out(ek_gpu_tower *t)
     need(x);
 }
 
-static float *host_at(const vision *x, CUdeviceptr p)
-{
-    return (float *)(void *)(x->t.host + (p - x->t.scratch));
-}
-
 static void write_tables(ek_gpu_tower *t)
 {
     vision *x = of(t);
     const ek_image *image = &t->media->picture.image;
     const ek_vision *v = x->v;
     const int each = v->head_dim / 4, grid = larger(x->across, x->down);
-    ek_patch_values(host_at(x, x->value), EK_PATCH_TOWER);
+    ek_patch_values(ek_gpu_tower_host(t, x->value), EK_PATCH_TOWER);
     for (int i = 0; i < x->across; i++)
-        ek_embedding_row(&v->positions, i, 0, v->width, host_at(x, x->column) + (size_t)i * (size_t)v->width);
+        ek_embedding_row(&v->positions, i, 0, v->width, ek_gpu_tower_host(t, x->column) + (size_t)i * (size_t)v->width);
     for (int i = 0; i < x->down; i++)
         ek_embedding_row(&v->positions, v->n_positions + i, 0, v->width,
-                         host_at(x, x->line) + (size_t)i * (size_t)v->width);
+                         ek_gpu_tower_host(t, x->line) + (size_t)i * (size_t)v->width);
     for (int i = 0; i < grid; i++)
-        ek_rope_row(host_at(x, x->cos) + i * each, host_at(x, x->sin) + i * each, v->freq, each, i);
+        ek_rope_row(ek_gpu_tower_host(t, x->cos) + i * each, ek_gpu_tower_host(t, x->sin) + i * each, v->freq, each, i);
     ek_gpu_note(t->g, ek_cuda_upload(t->g->c, x->rgb, image->rgb, ek_image_bytes(image)));
 }
 
@@ -232,11 +227,6 @@ static void embed(vision *x)
     run_stage(x, &a);
 }
 
-static CUdeviceptr part_of(CUdeviceptr rows, const ek_gpu_group *m, int i)
-{
-    return rows + sizeof(float) * (size_t)m->at[i];
-}
-
 static void heads(vision *x, int layer)
 {
     const ek_vision *v = x->v;
@@ -244,8 +234,8 @@ static void heads(vision *x, int layer)
     const vision_layer *l = &x->layer[layer];
     ek_gpu_tower_products(&x->t, &l->heads, x->n, x->x, x->qkv);
     ek_cuda_tower_heads_args a = {.q = x->qkv,
-                                  .k = part_of(x->qkv, &l->heads, 1),
-                                  .v = part_of(x->qkv, &l->heads, 2),
+                                  .k = ek_gpu_tower_part(x->qkv, &l->heads, 1),
+                                  .v = ek_gpu_tower_part(x->qkv, &l->heads, 2),
                                   .q_norm = l->q_norm,
                                   .k_norm = l->k_norm,
                                   .cos = x->cos,
@@ -268,8 +258,8 @@ static void attend_in_integers(vision *x, int layer)
     const ek_gpu_group *m = &x->layer[layer].heads;
     const ek_cuda_product p = attention_of(x);
     ek_cuda_tensors_int_args a = {.q = x->qkv,
-                                  .k = part_of(x->qkv, m, 1),
-                                  .v = part_of(x->qkv, m, 2),
+                                  .k = ek_gpu_tower_part(x->qkv, m, 1),
+                                  .v = ek_gpu_tower_part(x->qkv, m, 2),
                                   .o = x->o,
                                   .ld = m->width,
                                   .ldo = m->at[1],
@@ -291,8 +281,8 @@ static void attend(vision *x, int layer)
     const ek_gpu_group *m = &x->layer[layer].heads;
     const ek_cuda_product p = attention_of(x);
     ek_cuda_tensors_args a = {.q = x->qkv,
-                              .k = part_of(x->qkv, m, 1),
-                              .v = part_of(x->qkv, m, 2),
+                              .k = ek_gpu_tower_part(x->qkv, m, 1),
+                              .v = ek_gpu_tower_part(x->qkv, m, 2),
                               .o = x->o,
                               .ldq = m->width,
                               .ldk = m->width,
@@ -313,8 +303,12 @@ static void gate(vision *x, int layer)
 {
     const ek_vision_layer *w = &x->v->layer[layer];
     const ek_gpu_group *m = &x->layer[layer].gates;
-    ek_cuda_tower_gate_args a = {
-        .y = x->gates, .g = x->gates, .u = part_of(x->gates, m, 1), .ldy = m->width, .ld = m->width, .n = x->v->inner};
+    ek_cuda_tower_gate_args a = {.y = x->gates,
+                                 .g = x->gates,
+                                 .u = ek_gpu_tower_part(x->gates, m, 1),
+                                 .ldy = m->width,
+                                 .ld = m->width,
+                                 .n = x->v->inner};
     memcpy(a.g_clip, w->gate.clip.out, sizeof a.g_clip);
     memcpy(a.u_clip, w->up.clip.out, sizeof a.u_clip);
     memcpy(a.y_clip, w->down.clip.in, sizeof a.y_clip);
