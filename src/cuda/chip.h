@@ -100,7 +100,7 @@ typedef struct ek_cuda_chip {
     bool clusters;           /* blocks that write into each other's shared memory */
     bool overlap;            /* a launch may begin before the previous one has ended */
     bool plain;              /* not a CUDA device: only kernels without CUDA features (vulkan/kernels.def) */
-    bool matrices;           /* a plain device with products of byte matrices (vulkan/matrices.h) */
+    bool matrices;           /* a plain device with products of byte matrices (vulkan/spirv.h) */
     const ek_cuda_times *us; /* times for comparing families of products */
     bool timed;              /* the times were measured on such chips; otherwise they are guesses */
 } ek_cuda_chip;

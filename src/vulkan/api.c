@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "cuda/chip.h"
-#include "vulkan/matrices.h"
 #include "vulkan/state.h"
 #include "vulkan/vulkan.h"
 

@@ -1,10 +1,9 @@
-/* A device: its requirements, and how it is opened. */
+/* A device: its requirements and features, and how it is opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "vulkan/matrices.h"
 #include "vulkan/state.h"
 
 /* The properties and features that a device reports. */
@@ -93,7 +92,7 @@ ek_err ek_vulkan_check_device(int ordinal)
     return ek_fail(EK_EUNSUPPORTED, "vulkan:%d (%s) lacks %s", ordinal, name, lacks);
 }
 
-bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name)
+static bool has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name)
 {
     uint32_t n = 0;
     bool found = false;
@@ -105,16 +104,75 @@ bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, cons
     return found;
 }
 
+/* VK_KHR_cooperative_matrix; Debian's headers are older than the extension. */
+#define MATRICES "VK_KHR_cooperative_matrix"
+
+/* VkPhysicalDeviceCooperativeMatrixFeaturesKHR */
+typedef struct matrix_features {
+    VkStructureType type;
+    void *next;
+    VkBool32 matrices, checked; /* checked: robust access beyond a buffer's end */
+} matrix_features;
+enum { MATRIX_FEATURES = 1000506000 };
+
+/* VkCooperativeMatrixPropertiesKHR, with the meaning of its numbers. */
+typedef struct form {
+    VkStructureType type;
+    void *next;
+    uint32_t m, n, k;
+    int32_t a, b, c, result;
+    VkBool32 saturates;
+    int32_t scope;
+} form;
+enum { FORM = 1000506001, SINT8 = 3, SINT32 = 5, SUBGROUP = 3, M = 16, N = 16, K = 32, THREADS = 32 };
+typedef VkResult(VKAPI_PTR *forms_of)(VkPhysicalDevice, uint32_t *, form *);
+
+static bool fits(const form *f)
+{
+    return f->m == M && f->n == N && f->k == K && f->a == SINT8 && f->b == SINT8 && f->c == SINT32 &&
+           f->result == SINT32 && !f->saturates && f->scope == SUBGROUP;
+}
+
+static bool has_form(const ek_vulkan_loader *l, VkPhysicalDevice d)
+{
+    forms_of get;
+    uint32_t n = 0;
+    bool any = false;
+    memcpy(&get, &l->matrix_forms, sizeof get);
+    if (!get || get(d, &n, NULL) != VK_SUCCESS || !n) return false;
+    form *const list = ek_alloc(sizeof *list * n);
+    for (uint32_t i = 0; i < n; i++) list[i].type = (VkStructureType)FORM;
+    if (get(d, &n, list) == VK_SUCCESS)
+        for (uint32_t i = 0; i < n; i++) any |= fits(&list[i]);
+    free(list);
+    return any;
+}
+
+bool ek_vulkan_has_matrices(const ek_vulkan_loader *l, VkPhysicalDevice d)
+{
+    if (!has_extension(l, d, MATRICES)) return false;
+    matrix_features matrices = {.type = (VkStructureType)MATRIX_FEATURES};
+    VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                            .pNext = &matrices};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &f12};
+    VkPhysicalDeviceVulkan11Properties p11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
+    VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &p11};
+    l->GetPhysicalDeviceFeatures2(d, &features);
+    l->GetPhysicalDeviceProperties2(d, &p);
+    return matrices.matrices && f12.vulkanMemoryModel && p11.subgroupSize == THREADS &&
+           p.properties.limits.maxComputeSharedMemorySize >= EK_VULKAN_MATRIX_SHARED && has_form(l, d);
+}
+
 static VkResult make_device(ek_vulkan *v)
 {
     const float priority = 1;
     const char *extension[2];
     uint32_t n = 0;
-    v->budget = ek_vulkan_has_extension(v->loader, v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    v->budget = has_extension(v->loader, v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     if (v->budget) extension[n++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
     v->matrices = ek_vulkan_has_matrices(v->loader, v->physical);
-    if (v->matrices) extension[n++] = EK_VULKAN_MATRICES;
-    ek_vulkan_matrix_features matrices = {.type = (VkStructureType)EK_VULKAN_MATRIX_FEATURES, .matrices = VK_TRUE};
+    if (v->matrices) extension[n++] = MATRICES;
+    matrix_features matrices = {.type = (VkStructureType)MATRIX_FEATURES, .matrices = VK_TRUE};
     const int family = family_of(v->loader, v->physical);
     VkPhysicalDeviceVulkan13Features f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
                                             .pNext = v->matrices ? &matrices : NULL,

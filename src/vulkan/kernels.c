@@ -5,9 +5,8 @@
 
 #include "base/hash/hash.h"
 #include "cuda/model_args.h"
-#include "vulkan/matrices.h"
+#include "vulkan/spirv.h"
 #include "vulkan/state.h"
-#include "vulkan/strict.h"
 #include "vulkan/vulkan.h"
 
 #define ek_vulkan_use_none NULL

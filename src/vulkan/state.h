@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "cuda/api.h"
-#include "vulkan/strict.h"
+#include "vulkan/spirv.h"
 
 /* --- functions */
 
@@ -74,7 +74,7 @@ typedef struct ek_vulkan_loader {
     uint32_t version; /* the loader's */
     VkPhysicalDevice device[16];
     int n;
-    PFN_vkVoidFunction matrix_forms; /* of cooperative matrices (matrices.c); NULL: unknown to the loader */
+    PFN_vkVoidFunction matrix_forms; /* of cooperative matrices (device.c); NULL: unknown to the loader */
 #define VK(name) PFN_vk##name name;
     EK_VULKAN_INSTANCE_FUNCTIONS(VK)
 #undef VK
@@ -193,7 +193,7 @@ typedef struct ek_vulkan {
     uint32_t max_grid[3];
     bool budget;
     ek_vulkan_modes modes;  /* float modes that shaders may request */
-    bool matrices;          /* cooperative ones (matrices.h) */
+    bool matrices;          /* cooperative ones (spirv.h) */
     bool soft;              /* fma by integers, because the device's own is wrong */
     ek_vulkan_block *block; /* device memory, by address */
     int n_blocks, max_blocks;
@@ -221,7 +221,10 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
 ek_err ek_vulkan_check_device(int ordinal);
 VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal);
 void ek_vulkan_close(ek_vulkan *v);
-bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name);
+/* Whether d multiplies signed bytes, 16 x 16 x 32, with 32-bit sums, in subgroups of 32, and has the memory model for
+ * it.
+ */
+bool ek_vulkan_has_matrices(const ek_vulkan_loader *l, VkPhysicalDevice d);
 
 /* --- evidence.c runs a device's float operations and compares them with the definition (docs/NUMERICS.md 1) */
 

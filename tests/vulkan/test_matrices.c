@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vulkan/matrices.h"
+#include "vulkan/spirv.h"
 
 #define OP(op, words) (uint32_t)((words) << 16 | (op))
 /* Capability, Extension, TypeInt %1 8 signed, %2 32 signed, %3 32 unsigned, TypeBool %4, ConstantTrue %5, False %6,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vulkan/strict.h"
+#include "vulkan/spirv.h"
 
 /* Capability, Import, MemoryModel, EntryPoint %4, LocalSize, Decorate %9 NoContraction, TypeVoid %2, TypeFloat %3,
  * Constant %5, FAdd %9, FMul %10, ExtInst Fma %11, ExtInst FAbs %12, IAdd %13. */
