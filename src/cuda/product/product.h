@@ -256,5 +256,8 @@ int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums);
  * blocks, or 1, by `room`. If a block may not have the memory, it has fewer warps. */
 void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room,
                       const ek_cuda_chip *chip);
+/* Rings of two products in one launch, a share per block: as many warps for both, and the larger of both memories. */
+void ek_cuda_cut_rings(ek_cuda_heads *p, const ek_cuda_cut *q, const ek_cuda_cut *k, int warps, size_t room,
+                       const ek_cuda_chip *chip);
 
 #endif

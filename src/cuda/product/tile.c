@@ -174,3 +174,13 @@ void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int 
     if (p->grid.shared > chip->block_shared && warps > EK_CUDA_WARPS)
         ek_cuda_cut_ring(p, c, shares, EK_CUDA_WARPS, room, chip);
 }
+
+void ek_cuda_cut_rings(ek_cuda_heads *p, const ek_cuda_cut *q, const ek_cuda_cut *k, int warps, size_t room,
+                       const ek_cuda_chip *chip)
+{
+    ek_cuda_cut_ring(&p->q, q, 1, warps, room, chip);
+    ek_cuda_cut_ring(&p->k, k, 1, (int)p->q.grid.threads / 32, room, chip);
+    if (p->k.grid.threads < p->q.grid.threads) ek_cuda_cut_ring(&p->q, q, 1, EK_CUDA_WARPS, room, chip);
+    if (p->q.grid.shared < p->k.grid.shared) p->q.grid.shared = p->k.grid.shared;
+    p->q.grid.overlap = true;
+}

@@ -207,17 +207,6 @@ bool ek_cuda_warp_64_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, con
     return true;
 }
 
-/* Sets slots and shared memory of a launch that holds blocks of both matrices, by chunks of this many units. */
-static void rings_of_both(ek_cuda_heads *p, const ek_cuda_linear *a, const ek_cuda_linear *b, int units, int rows,
-                          int b_rows, int warps, size_t room, int blocks, const ek_cuda_chip *chip)
-{
-    ring(&p->q, a, units, rows, 1, warps, room, chip);
-    ring(&p->k, b, units, b_rows, 1, (int)p->q.grid.threads / 32, room, chip);
-    if (p->k.grid.threads < p->q.grid.threads) ring(&p->q, a, units, rows, 1, EK_CUDA_WARPS, room, chip);
-    if (p->q.grid.shared < p->k.grid.shared) p->q.grid.shared = p->k.grid.shared;
-    p->q.grid.x = (unsigned)blocks, p->q.grid.overlap = true;
-}
-
 static bool takes(const ek_cuda_linear *l, int rows)
 {
     return rows <= 8 && ek_cuda_affine_64(l) && l->bits == 4 && l->limbs == 1;
@@ -238,8 +227,9 @@ bool ek_cuda_warp_64_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, 
     *out = (ek_cuda_heads){
         .q.share = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.share = 1, .k_tiles = ek_cuda_over(rows, route_rows)};
     out->q_blocks = gate->n_panels, out->k_blocks = whole_clusters(router->n_panels);
-    rings_of_both(out, gate, router, CHUNK_UNITS, 8, route_rows, EK_CUDA_WARPS, ek_cuda_warp_room(chip),
-                  out->q_blocks + out->k_blocks * out->k_tiles + EK_CUDA_SPREAD, chip);
+    const ek_cuda_cut c = cut_of(gate, CHUNK_UNITS, 8), of_router = cut_of(router, CHUNK_UNITS, route_rows);
+    ek_cuda_cut_rings(out, &c, &of_router, EK_CUDA_WARPS, ek_cuda_warp_room(chip), chip);
+    out->q.grid.x = (unsigned)(out->q_blocks + out->k_blocks * out->k_tiles + EK_CUDA_SPREAD);
     out->q.grid.shared += EK_CUDA_SPREAD_SHARED;
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_first_q%d_o%d", router->bits, route_rows * 2 / 8);
     return true;
@@ -261,9 +251,10 @@ bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
     if (!alone) left = chip->multiprocessors * 2 / 3;
     out->k.share = share_of(down, units, per_tile, down->n_panels * out->k_tiles, left, ek_cuda_warp_sums(chip));
     out->k_blocks = ek_cuda_over(down->n_panels, out->k.share);
-    rings_of_both(out, gate, down, units, per_tile, per_tile, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
-                  alone ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip),
-                  out->q_blocks * jobs + out->k_blocks * out->k_tiles, chip);
+    const ek_cuda_cut c = cut_of(gate, units, per_tile), of_down = cut_of(down, units, per_tile);
+    ek_cuda_cut_rings(out, &c, &of_down, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
+                      alone ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip), chip);
+    out->q.grid.x = (unsigned)(out->q_blocks * jobs + out->k_blocks * out->k_tiles);
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_second_%s", few ? "r4" : "o1");
     return true;
 }

@@ -129,11 +129,8 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
     out->k_blocks = ek_cuda_over(down->n_panels, out->k.share);
     const int warps = alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS;
     const size_t room = alone ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip);
-    ek_cuda_cut_ring(&out->q, &c, 1, warps, room, chip);
-    ek_cuda_cut_ring(&out->k, &of_down, 1, (int)out->q.grid.threads / 32, room, chip);
-    if (out->k.grid.threads < out->q.grid.threads) ek_cuda_cut_ring(&out->q, &c, 1, EK_CUDA_WARPS, room, chip);
-    if (out->q.grid.shared < out->k.grid.shared) out->q.grid.shared = out->k.grid.shared;
-    out->q.grid.x = (unsigned)(experts + out->k_blocks * out->k_tiles), out->q.grid.overlap = true;
+    ek_cuda_cut_rings(out, &c, &of_down, warps, room, chip);
+    out->q.grid.x = (unsigned)(experts + out->k_blocks * out->k_tiles);
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_second_%s_r%d", ek_cuda_kind_of(gate).name, per_tile);
     return true;
 }
