@@ -67,8 +67,7 @@ ek_err ek_batch_about_write(const ek_batch_about *a, const char *out, const ek_b
     ek_buf b = {0};
     char host[256] = "", *path = name_of(out);
     gethostname(host, sizeof host - 1);
-    ek_buf_str(&b, "{\"input\":");
-    ek_put_string(&b, a->input);
+    ek_put_string_after(&b, "{\"input\":", a->input);
     ek_buf_str(&b, ",\n\"run\":");
     ek_batch_head(&b, a);
     ek_buf_fmt(&b,

@@ -304,8 +304,7 @@ static void put_openai(ek_buf *out, const ek_batch_line *l, const char *id, int 
         ek_buf_str(out, "},\"error\":null}");
         return;
     }
-    ek_buf_str(out, ",\"response\":null,\"error\":{\"code\":\"invalid_line\",\"message\":");
-    ek_put_string(out, l->why);
+    ek_put_string_after(out, ",\"response\":null,\"error\":{\"code\":\"invalid_line\",\"message\":", l->why);
     ek_buf_str(out, "}}");
 }
 

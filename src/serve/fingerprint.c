@@ -91,8 +91,9 @@ static void done(ek_job *j)
     }
 }
 
-void ek_fingerprint_reply(ek_server *s, ek_exchange *x)
+void ek_fingerprint_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     struct ek_fingerprint_state *f = s->identity;
     if (!f->digest) {
         ek_route_missing(s, x, "this server does not know where its model lies");

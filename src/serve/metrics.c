@@ -353,8 +353,9 @@ void ek_openmetrics_write(ek_buf *out, const char *text, size_t n, const ek_exem
 /* --- replies --- */
 
 /* Anybody may ask as often as they like, so one text serves all requests for a moment. */
-void ek_metrics_reply(ek_server *s, ek_exchange *x)
+void ek_metrics_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     static const double FRESH = 0.02; /* seconds */
     ek_metrics *m = &s->metrics;
     double now = ek_now();

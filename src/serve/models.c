@@ -26,8 +26,7 @@ static void put_pdf(ek_buf *out, const ek_server *s)
 
 static void openai_entry(ek_buf *out, const ek_server *s, const char *name)
 {
-    ek_buf_str(out, "{\"id\":");
-    ek_put_string(out, name);
+    ek_put_string_after(out, "{\"id\":", name);
     ek_buf_fmt(
         out,
         ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",\"max_model_len\":%d,\"context_length\":%d",
@@ -46,10 +45,8 @@ static void anthropic_entry(ek_buf *out, const ek_server *s, const char *name)
     time_t started = (time_t)s->started;
     gmtime_r(&started, &t);
     strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &t);
-    ek_buf_str(out, "{\"type\":\"model\",\"id\":");
-    ek_put_string(out, name);
-    ek_buf_str(out, ",\"display_name\":");
-    ek_put_string(out, name);
+    ek_put_string_after(out, "{\"type\":\"model\",\"id\":", name);
+    ek_put_string_after(out, ",\"display_name\":", name);
     ek_buf_fmt(out,
                ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d,\"capabilities\":null,\"line\":null,"
                "\"lifecycle\":\"active\",\"deprecated_at\":null,\"retires_at\":null,\"context_length\":%d}",
@@ -66,17 +63,16 @@ static void put_entries(ek_buf *out, const ek_server *s, void (*entry)(ek_buf *,
     }
 }
 
-void ek_models_list(ek_server *s, ek_exchange *x)
+void ek_models_list(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     const char *last = s->card.n_listed ? s->card.names[s->card.n_listed - 1] : s->model_name;
     ek_buf b = {0};
     if (ek_route_form(s, x)->vendor == EK_API_ANTHROPIC) {
         ek_buf_str(&b, "{\"data\":[");
         put_entries(&b, s, anthropic_entry);
-        ek_buf_str(&b, "],\"first_id\":");
-        ek_put_string(&b, s->model_name);
-        ek_buf_str(&b, ",\"last_id\":");
-        ek_put_string(&b, last);
+        ek_put_string_after(&b, "],\"first_id\":", s->model_name);
+        ek_put_string_after(&b, ",\"last_id\":", last);
         ek_buf_str(&b, ",\"has_more\":false}");
     } else {
         ek_buf_str(&b, "{\"object\":\"list\",\"data\":[");
@@ -102,24 +98,27 @@ void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
     ek_buf_fini(&b);
 }
 
-void ek_models_tags(ek_server *s, ek_exchange *x)
+void ek_models_tags(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     ek_buf b = {0};
     ek_ollama_tags(&b, &s->card);
     ek_reply_json(x, 200, &b);
     ek_buf_fini(&b);
 }
 
-void ek_models_ps(ek_server *s, ek_exchange *x)
+void ek_models_ps(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     ek_buf b = {0};
     ek_ollama_ps(&b, &s->card);
     ek_reply_json(x, 200, &b);
     ek_buf_fini(&b);
 }
 
-void ek_models_version(ek_exchange *x)
+void ek_models_version(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)s, (void)rest;
     ek_buf b = {0};
     ek_ollama_version(&b);
     ek_reply_json(x, 200, &b);

@@ -59,8 +59,7 @@ void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
     if (err && !was) {
         failed(x, err, "id");
     } else {
-        ek_buf_str(&b, "{\"id\":");
-        ek_put_string(&b, id);
+        ek_put_string_after(&b, "{\"id\":", id);
         ek_buf_str(&b, ",\"object\":\"response\",\"deleted\":true}");
         ek_reply_json(x, 200, &b);
     }

@@ -6,78 +6,6 @@
 #include "serve/background.h"
 #include "serve/receipts.h"
 
-static void models_list(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_models_list(s, x);
-}
-
-static void ready(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_readiness_reply(s, x);
-}
-
-static void metrics(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_metrics_reply(s, x);
-}
-
-static void health(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_health(s, x);
-}
-
-static void load(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_load_reply(s, x);
-}
-
-static void version(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)s, (void)rest;
-    ek_version_reply(x);
-}
-
-static void debug(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_debug_reply(s, x);
-}
-
-static void props(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_props_reply(s, x);
-}
-
-static void slots(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_slots_reply(s, x);
-}
-
-static void ollama_tags(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_models_tags(s, x);
-}
-
-static void ollama_ps(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_models_ps(s, x);
-}
-
-static void ollama_version(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)s, (void)rest;
-    ek_models_version(x);
-}
-
 /* 404 and not 501, because clients repeat a request after a 5xx. */
 void ek_route_missing(ek_server *s, ek_exchange *x, const char *why)
 {
@@ -87,43 +15,31 @@ void ek_route_missing(ek_server *s, ek_exchange *x, const char *why)
     ek_buf_fini(&b);
 }
 
-static void tokenizer_info(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_tokenizer_info_reply(s, x);
-}
-
-static void fingerprint(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_fingerprint_reply(s, x);
-}
-
 static const ek_route_row routes[] = {
-    {"/v1/models", "GET", false, false, models_list},
+    {"/v1/models", "GET", false, false, ek_models_list},
     {"/v1/models/*", "GET", false, false, ek_models_one},
-    {"/health", "GET", true, true, health},
-    {"/ping", "GET", true, true, health},
-    {"/ping", "POST", true, true, health},
-    {"/ready", "GET", true, true, ready},
-    {"/load", "GET", false, true, load},
-    {"/version", "GET", false, true, version},
-    {"/metrics", "GET", false, true, metrics},
+    {"/health", "GET", true, true, ek_health},
+    {"/ping", "GET", true, true, ek_health},
+    {"/ping", "POST", true, true, ek_health},
+    {"/ready", "GET", true, true, ek_readiness_reply},
+    {"/load", "GET", false, true, ek_load_reply},
+    {"/version", "GET", false, true, ek_version_reply},
+    {"/metrics", "GET", false, true, ek_metrics_reply},
     {"/v1/responses/*/cancel", "POST", false, false, ek_background_cancel},
     {"/v1/responses/*/input_items", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "DELETE", false, false, ek_responses_delete},
     {"/v1/conversations", "*", false, false, ek_conversations_route},
     {"/v1/conversations/*", "*", false, false, ek_conversations_route},
-    {"/api/version", "GET", true, true, ollama_version},
-    {"/api/tags", "GET", false, false, ollama_tags},
-    {"/api/ps", "GET", false, false, ollama_ps},
-    {"/debug", "GET", false, false, debug},
-    {"/props", "GET", false, false, props},
-    {"/v1/tokenizer_info", "GET", false, false, tokenizer_info},
+    {"/api/version", "GET", true, true, ek_models_version},
+    {"/api/tags", "GET", false, false, ek_models_tags},
+    {"/api/ps", "GET", false, false, ek_models_ps},
+    {"/debug", "GET", false, false, ek_debug_reply},
+    {"/props", "GET", false, false, ek_props_reply},
+    {"/v1/tokenizer_info", "GET", false, false, ek_tokenizer_info_reply},
     {"/v1/receipts/*", "GET", false, false, ek_receipts_get},
-    {"/slots", "GET", false, false, slots},
-    {"/v1/fingerprint", "GET", false, false, fingerprint},
+    {"/slots", "GET", false, false, ek_slots_reply},
+    {"/v1/fingerprint", "GET", false, false, ek_fingerprint_reply},
     {"/v1/drafts", "POST", false, false, ek_drafts_route},
 };
 

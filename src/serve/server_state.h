@@ -110,36 +110,36 @@ void ek_route_error(void *server, ek_buf *out, const char *path, int status, con
 /* The dialect that writes errors and lists of models: of the path's API, or else of the client's. */
 const struct ek_dialect *ek_route_form(const ek_server *s, const ek_exchange *x);
 
-void ek_models_list(ek_server *s, ek_exchange *x);
+void ek_models_list(ek_server *s, ek_exchange *x, const char *rest);
 void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
 /* The owner of a request: a number for its API key; 0 without keys. */
 uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x);
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest);       /* rest: ID or ID/input_items */
 void ek_conversations_route(ek_server *s, ek_exchange *x, const char *rest); /* rest: ID, ID/items, ID/items/ITEM, "" */
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id);
-void ek_health(ek_server *s, ek_exchange *x);
-void ek_readiness_reply(ek_server *s, ek_exchange *x);
-void ek_load_reply(ek_server *s, ek_exchange *x);
-void ek_version_reply(ek_exchange *x);
-void ek_debug_reply(ek_server *s, ek_exchange *x);
-void ek_props_reply(ek_server *s, ek_exchange *x);
-void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x); /* tokenize.c */
+void ek_health(ek_server *s, ek_exchange *x, const char *rest);
+void ek_readiness_reply(ek_server *s, ek_exchange *x, const char *rest);
+void ek_load_reply(ek_server *s, ek_exchange *x, const char *rest);
+void ek_version_reply(ek_server *s, ek_exchange *x, const char *rest);
+void ek_debug_reply(ek_server *s, ek_exchange *x, const char *rest);
+void ek_props_reply(ek_server *s, ek_exchange *x, const char *rest);
+void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x, const char *rest); /* tokenize.c */
 /* GET /v1/fingerprint (fingerprint.c). The first request starts the computation of the model's digest; replies follow
  * when it is known. */
-void ek_fingerprint_reply(ek_server *s, ek_exchange *x);
+void ek_fingerprint_reply(ek_server *s, ek_exchange *x, const char *rest);
 /* Adds the fingerprint's SHA-256 to x as the header x-evenkeel-fingerprint, once it is known. */
 void ek_fingerprint_header(ek_server *s, ek_exchange *x);
 void ek_supervised_open(ek_server *s);
 void ek_supervised_tick(ek_server *s); /* call after ek_ready_tick */
 void ek_fingerprint_open(ek_server *s, const ek_server_opts *o);
 void ek_fingerprint_close(ek_server *s); /* call after the workers have stopped */
-void ek_slots_reply(ek_server *s, ek_exchange *x);
+void ek_slots_reply(ek_server *s, ek_exchange *x, const char *rest);
 /* POST /v1/drafts (drafts.c), and the news of its requests. */
 void ek_drafts_route(ek_server *s, ek_exchange *x, const char *rest);
 void ek_drafts_news(const ek_turn_news *news);
 /* For Ollama's API. */
-void ek_models_tags(ek_server *s, ek_exchange *x);
-void ek_models_ps(ek_server *s, ek_exchange *x);
-void ek_models_version(ek_exchange *x);
+void ek_models_tags(ek_server *s, ek_exchange *x, const char *rest);
+void ek_models_ps(ek_server *s, ek_exchange *x, const char *rest);
+void ek_models_version(ek_server *s, ek_exchange *x, const char *rest);
 
 #endif

@@ -16,22 +16,25 @@ static void status_reply(ek_server *s, ek_exchange *x, ek_readiness r, bool good
 
 /* Alive means: the server takes requests, and the engine makes progress if there is work. A canary without an answer
  * yet is no reason to restart the process. */
-void ek_health(ek_server *s, ek_exchange *x)
+void ek_health(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     ek_readiness r = ek_ready(s);
     bool live = r == EK_READY || r == EK_READY_STARTING;
     status_reply(s, x, live ? EK_READY : r, live);
 }
 
-void ek_readiness_reply(ek_server *s, ek_exchange *x)
+void ek_readiness_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     ek_readiness r = ek_ready(s);
     status_reply(s, x, r, r == EK_READY);
 }
 
 /* vLLM's definition: requests in the server, including those whose prompt is being made. */
-void ek_load_reply(ek_server *s, ek_exchange *x)
+void ek_load_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     ek_engine_stats st;
     ek_engine_stats_read(s->engine, &st);
     ek_buf b = {0};
@@ -42,8 +45,9 @@ void ek_load_reply(ek_server *s, ek_exchange *x)
 }
 
 /* Routers use this path to recognise the kind of server. */
-void ek_version_reply(ek_exchange *x)
+void ek_version_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)s, (void)rest;
     ek_buf b = {0};
     ek_buf_str(&b, "{\"version\":\"" EK_VERSION "\"}");
     ek_reply_json(x, 200, &b);
@@ -58,10 +62,8 @@ static void put_events(ek_buf *b, const ek_events *e)
         return;
     }
     ek_events_stats_read(e, &s);
-    ek_buf_str(b, "{\"endpoint\":");
-    ek_put_string(b, s.endpoint[0]);
-    ek_buf_str(b, ",\"replay\":");
-    ek_put_string(b, *s.endpoint[1] ? s.endpoint[1] : NULL);
+    ek_put_string_after(b, "{\"endpoint\":", s.endpoint[0]);
+    ek_put_string_after(b, ",\"replay\":", *s.endpoint[1] ? s.endpoint[1] : NULL);
 #define EVENTS_STAT(field, debug, type, name, help) ek_buf_fmt(b, ",\"" debug "\":%llu", (unsigned long long)s.field);
 #include "serve/events/stats.def"
     ek_buf_char(b, '}');
@@ -69,8 +71,9 @@ static void put_events(ek_buf *b, const ek_events *e)
 
 /* The index's own count of held pages, besides the published ones: a subscriber that has rebuilt the set compares its
  * number of pages and the exclusive or of their hashes. */
-void ek_debug_reply(ek_server *s, ek_exchange *x)
+void ek_debug_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     static const char *const kinds[] = {"full", "sliding", "full_start", "sliding_start"};
     ek_engine_stats st;
     ek_engine_stats_read(s->engine, &st);
@@ -113,8 +116,9 @@ static void put_settings(ek_buf *out, const ek_server *s, int id, bool busy)
         (double)c->top_p, busy ? "true" : "false");
 }
 
-void ek_props_reply(ek_server *s, ek_exchange *x)
+void ek_props_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     ek_buf b = {0};
     ek_buf_str(&b, "{\"default_generation_settings\":");
     put_settings(&b, s, 0, false);
@@ -133,8 +137,9 @@ void ek_props_reply(ek_server *s, ek_exchange *x)
 enum { MAX_SLOTS = 256 }; /* the event loop writes the reply at once */
 
 /* As many slots are busy as requests run. */
-void ek_slots_reply(ek_server *s, ek_exchange *x)
+void ek_slots_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     ek_engine_stats st;
     ek_buf b = {0};
     int n = ek_engine_max_requests(s->engine);

@@ -56,7 +56,7 @@ typedef struct ek_metrics {
 const char *ek_outcome_name(ek_outcome o);
 /* Appends the engine's metrics and those of the decoders. */
 void ek_metrics_engine(ek_buf *out, const ek_engine_stats *st);
-void ek_metrics_reply(struct ek_server *s, ek_exchange *x);
+void ek_metrics_reply(struct ek_server *s, ek_exchange *x, const char *rest);
 
 /* --- readiness --- */
 

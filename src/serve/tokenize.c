@@ -142,10 +142,8 @@ static ek_err write_text(ek_buf *out, const ek_chat_model *m, const ek_api_reque
     ek_buf text = {0};
     (void)prompt;
     ek_decode(m->tokenizer, o->ids.data, o->ids.len, false, &text);
-    ek_buf_str(out, "{\"prompt\":");
-    ek_json_quote(out, ek_buf_text(&text), text.len);
-    ek_buf_str(out, ",\"content\":");
-    ek_json_quote(out, ek_buf_text(&text), text.len);
+    ek_put_text_after(out, "{\"prompt\":", ek_buf_text(&text), text.len);
+    ek_put_text_after(out, ",\"content\":", ek_buf_text(&text), text.len);
     ek_buf_char(out, '}');
     ek_buf_fini(&text);
     return EK_OK;
@@ -295,8 +293,9 @@ static const struct {
 };
 enum { N_NAMES = sizeof names / sizeof *names };
 
-void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x)
+void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x, const char *rest)
 {
+    (void)rest;
     const ek_tokenizer *t = s->chat->tokenizer;
     ek_buf b = {0}, added = {0};
     ek_buf_str(&b, "{\"tokenizer_class\":\"GemmaTokenizer\"");

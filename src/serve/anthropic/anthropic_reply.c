@@ -25,8 +25,7 @@ static void put_stop(ek_buf *out, const ek_api_reply *r)
     };
     const ek_turn_result *t = r->choices[0];
     const ek_anthropic *own = r->own;
-    ek_buf_str(out, "\"stop_reason\":");
-    ek_put_string(out, ek_anthropic_compacts(own) ? "compaction" : reasons[t->end]);
+    ek_put_string_after(out, "\"stop_reason\":", ek_anthropic_compacts(own) ? "compaction" : reasons[t->end]);
     ek_buf_str(out, ",\"stop_sequence\":");
     if (t->end == EK_END_STOP_STRING) {
         ek_json_quote(out, r->turn->stop[t->stop_string], r->turn->stop_len[t->stop_string]);
@@ -106,10 +105,8 @@ static void put_summary(ek_buf *out, const ek_api_reply *r)
 /* Writes {"id":… up to the member content, which follows. */
 static void put_message_head(ek_buf *out, const ek_api_reply *r)
 {
-    ek_buf_str(out, "{\"id\":");
-    ek_put_string(out, r->id);
-    ek_buf_str(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
-    ek_put_string(out, r->model);
+    ek_put_string_after(out, "{\"id\":", r->id);
+    ek_put_string_after(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":", r->model);
     ek_buf_char(out, ',');
 }
 
@@ -294,13 +291,11 @@ static void put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *
     const ek_answer *a = &r->choices[0]->answer;
     const ek_anthropic *own = r->own;
     if (p->kind == EK_REPLY_CONTENT) {
-        ek_buf_str(out, "{\"type\":\"text\",\"text\":");
-        ek_json_quote(out, a->content.data + p->from, p->n);
+        ek_put_text_after(out, "{\"type\":\"text\",\"text\":", a->content.data + p->from, p->n);
         ek_buf_char(out, '}');
     } else if (p->kind == EK_REPLY_REASONING) {
         const char *s = a->reasoning.data + p->from;
-        ek_buf_str(out, "{\"type\":\"thinking\",\"thinking\":");
-        ek_json_quote(out, s, own->omit_thinking ? 0 : p->n);
+        ek_put_text_after(out, "{\"type\":\"thinking\",\"thinking\":", s, own->omit_thinking ? 0 : p->n);
         ek_buf_str(out, ",\"signature\":\"");
         write_signature(out, s, p->n, own->omit_thinking);
         ek_buf_str(out, "\"}");

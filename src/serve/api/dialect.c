@@ -343,6 +343,18 @@ void ek_put_string(ek_buf *out, const char *s)
     else ek_buf_str(out, "null");
 }
 
+void ek_put_string_after(ek_buf *out, const char *before, const char *s)
+{
+    ek_buf_str(out, before);
+    ek_put_string(out, s);
+}
+
+void ek_put_text_after(ek_buf *out, const char *before, const char *s, size_t n)
+{
+    ek_buf_str(out, before);
+    ek_json_quote(out, s, n);
+}
+
 /* Routers give it unchanged to the replica that writes the reply. It has the form of vLLM's connectors; pages are found
  * by their content. */
 static void put_transfer(ek_buf *out, const ek_api_reply *r)

@@ -293,6 +293,9 @@ void ek_put_media_usage(ek_buf *out, const ek_api_usage *u);
 
 /* Appends "prompt_progress":{…}, in llama-server's form. */
 void ek_put_progress(ek_buf *out, const ek_api_progress *p);
+/* Append a JSON text behind `before`, which ends with the key: s (null for NULL), or n bytes. */
+void ek_put_string_after(ek_buf *out, const char *before, const char *s);
+void ek_put_text_after(ek_buf *out, const char *before, const char *s, size_t n);
 /* Appends s as a JSON text; null for NULL. */
 void ek_put_string(ek_buf *out, const char *s);
 /* Appends ,"evenkeel":{…} with digest and receipt if requested, a drawn seed, and reply_cached if there is a store; or

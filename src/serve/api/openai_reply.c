@@ -5,12 +5,10 @@
 
 void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object)
 {
-    ek_buf_str(out, "{\"id\":");
-    ek_put_string(out, r->id);
+    ek_put_string_after(out, "{\"id\":", r->id);
     ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
     ek_put_string(out, r->model);
-    ek_buf_str(out, ",\"system_fingerprint\":");
-    ek_put_string(out, r->fingerprint);
+    ek_put_string_after(out, ",\"system_fingerprint\":", r->fingerprint);
 }
 
 /* ,"usage":{…} */
@@ -32,12 +30,10 @@ static void put_error(ek_buf *out, int status, const char *text, const char *par
                        : status == 429 ? "rate_limit_error"
                        : status >= 500 ? "server_error"
                                        : "invalid_request_error";
-    ek_buf_str(out, "\"error\":{\"message\":");
-    ek_put_string(out, text);
+    ek_put_string_after(out, "\"error\":{\"message\":", text);
     ek_buf_fmt(out, ",\"type\":\"%s\",\"param\":", type);
     ek_put_string(out, param);
-    ek_buf_str(out, ",\"code\":");
-    ek_put_string(out, code);
+    ek_put_string_after(out, ",\"code\":", code);
     ek_buf_char(out, '}');
 }
 
@@ -83,8 +79,7 @@ void ek_openai_choice_open(ek_buf *out, const ek_api_reply *r, const ek_openai_s
 
 void ek_openai_finish(ek_buf *out, const char *finish)
 {
-    ek_buf_str(out, ",\"finish_reason\":");
-    ek_put_string(out, finish);
+    ek_put_string_after(out, ",\"finish_reason\":", finish);
     ek_buf_char(out, '}');
 }
 

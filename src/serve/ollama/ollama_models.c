@@ -43,8 +43,7 @@ static void put_details(ek_buf *out, const ek_model_card *card)
                "\"parameter_size\":",
                card->format);
     put_size(out, card->parameters);
-    ek_buf_str(out, ",\"quantization_level\":");
-    ek_put_string(out, card->weights);
+    ek_put_string_after(out, ",\"quantization_level\":", card->weights);
     ek_buf_fmt(out, ",\"context_length\":%d,\"embedding_length\":%d}", card->ctx_tokens, card->config->hidden_size);
 }
 

@@ -22,8 +22,7 @@ void ek_ollama_time(ek_buf *out, int64_t seconds)
 
 static void put_head(ek_buf *out, const char *model, int64_t created)
 {
-    ek_buf_str(out, "{\"model\":");
-    ek_put_string(out, model);
+    ek_put_string_after(out, "{\"model\":", model);
     ek_buf_str(out, ",\"created_at\":");
     ek_ollama_time(out, created);
 }
@@ -37,11 +36,10 @@ typedef struct said {
 
 static void put_said(ek_buf *out, bool generate, const said *s)
 {
-    ek_buf_str(out, generate ? ",\"response\":" : ",\"message\":{\"role\":\"assistant\",\"content\":");
-    ek_json_quote(out, s->content ? s->content : "", s->n_content);
+    ek_put_text_after(out, generate ? ",\"response\":" : ",\"message\":{\"role\":\"assistant\",\"content\":",
+                      s->content ? s->content : "", s->n_content);
     if (s->n_thinking > 0) {
-        ek_buf_str(out, ",\"thinking\":");
-        ek_json_quote(out, s->thinking, s->n_thinking);
+        ek_put_text_after(out, ",\"thinking\":", s->thinking, s->n_thinking);
     }
     if (s->calls && s->calls->len > 0) ek_buf_fmt(out, ",\"tool_calls\":[%s]", ek_buf_text(s->calls));
     if (!generate) ek_buf_char(out, '}');
@@ -91,8 +89,7 @@ static void put_end(ek_buf *out, const ek_api_reply *r)
                "\"prompt_eval_count\":%d,\"prompt_eval_duration\":%lld,\"eval_count\":%d,\"eval_duration\":%lld",
                reason, load + prompt + tokens, load, t->n_prompt, prompt, t->n_tokens, tokens);
     ek_put_media_usage(out, &u);
-    ek_buf_str(out, ",\"id\":");
-    ek_put_string(out, r->id);
+    ek_put_string_after(out, ",\"id\":", r->id);
 }
 
 /* --- a stream --- */
@@ -171,8 +168,7 @@ void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice)
 void ek_ollama_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
 {
     (void)status, (void)param, (void)code;
-    ek_buf_str(out, "{\"error\":");
-    ek_put_string(out, text);
+    ek_put_string_after(out, "{\"error\":", text);
     ek_buf_char(out, '}');
 }
 
@@ -225,8 +221,7 @@ ek_err ek_ollama_answer(ek_buf *out, const ek_chat_model *m, const ek_api_reques
     }
     ek_buf text = {0};
     ek_decode(m->tokenizer, prompt->ids.data, prompt->ids.len, false, &text);
-    ek_buf_str(out, ",\"done\":false,\"_debug_info\":{\"rendered_template\":");
-    ek_json_quote(out, ek_buf_text(&text), text.len);
+    ek_put_text_after(out, ",\"done\":false,\"_debug_info\":{\"rendered_template\":", ek_buf_text(&text), text.len);
     ek_buf_str(out, "}}");
     ek_buf_fini(&text);
     return EK_OK;

@@ -122,8 +122,7 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
 static ek_err delete (ek_buf *out, const ek_conversation_ask *a)
 {
     EK_TRY(ek_conversation_delete(a->store, a->owner, ek_buf_text(&a->id)));
-    ek_buf_str(out, "{\"id\":");
-    ek_json_quote(out, ek_buf_text(&a->id), a->id.len);
+    ek_put_text_after(out, "{\"id\":", ek_buf_text(&a->id), a->id.len);
     ek_buf_str(out, ",\"object\":\"conversation.deleted\",\"deleted\":true}");
     return EK_OK;
 }

@@ -272,10 +272,8 @@ static void whole_call(ek_buf *out, const ek_api_reply *r, int choice, const ek_
  * that know both use one. */
 static void put_reasoning(ek_buf *out, const char *s, size_t n)
 {
-    ek_buf_str(out, "\"reasoning_content\":");
-    ek_json_quote(out, s, n);
-    ek_buf_str(out, ",\"reasoning\":");
-    ek_json_quote(out, s, n);
+    ek_put_text_after(out, "\"reasoning_content\":", s, n);
+    ek_put_text_after(out, ",\"reasoning\":", s, n);
 }
 
 /* Content, reasoning and calls; other events write nothing. */
@@ -294,10 +292,7 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
     }
     delta_open(out, r, choice);
     switch (e->kind) {
-    case EK_REPLY_CONTENT:
-        ek_buf_str(out, "\"content\":");
-        ek_json_quote(out, e->text, e->n);
-        break;
+    case EK_REPLY_CONTENT: ek_put_text_after(out, "\"content\":", e->text, e->n); break;
     case EK_REPLY_REASONING: put_reasoning(out, e->text, e->n); break;
     case EK_REPLY_CALL_START: call_start(out, r, choice, e); break;
     default:

@@ -318,8 +318,7 @@ static void put_text(ek_buf *out, const ek_api_reply *r, int choice, const char 
     ek_buf b = {0};
     if (prompt && o->echo) ek_buf_add(&b, ek_buf_text(echo), echo->len);
     ek_buf_add(&b, text, n);
-    ek_buf_str(out, "\"text\":");
-    ek_json_quote(out, ek_buf_text(&b), b.len);
+    ek_put_text_after(out, "\"text\":", ek_buf_text(&b), b.len);
     put_logprobs(out, r, choice, prompt, at);
     ek_buf_fini(&b);
 }

@@ -437,8 +437,7 @@ static void end(ek_buf *out, const ek_api_reply *r)
     } else {
         ek_buf_char(out, '{');
         if (t->form == EK_TRANSCRIPTION_VERBOSE) {
-            ek_buf_str(out, "\"task\":\"transcribe\",\"language\":");
-            ek_put_string(out, *t->language ? t->language : "unknown");
+            ek_put_string_after(out, "\"task\":\"transcribe\",\"language\":", *t->language ? t->language : "unknown");
             ek_buf_fmt(out, ",\"duration\":%.3f,", t->seconds);
         }
         ek_buf_str(out, "\"text\":");

@@ -381,8 +381,7 @@ static ek_err responses_echo(ek_api_request *r, const json_t *body)
                (double)r->turn.sampling.temperature, (double)r->turn.sampling.top_p, r->turn.n_top,
                o->store ? "true" : "false", o->background ? "true" : "false");
     if (!o->conversation) return EK_OK;
-    ek_buf_str(out, ",\"conversation\":{\"id\":");
-    ek_json_quote(out, o->conversation, strlen(o->conversation));
+    ek_put_text_after(out, ",\"conversation\":{\"id\":", o->conversation, strlen(o->conversation));
     ek_buf_char(out, '}');
     return EK_OK;
 }

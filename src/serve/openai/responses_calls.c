@@ -108,14 +108,12 @@ static void put_item(ek_buf *out, const ek_api_reply *r, const ek_responses_call
     ek_responses_put_id(out, r, "call_", c->call);
     if (kind == FUNCTION) {
         ek_responses_put_name(out, r->own, c->name);
-        ek_buf_str(out, ",\"arguments\":");
-        ek_json_quote(out, ek_buf_text(c->args), c->args->len);
+        ek_put_text_after(out, ",\"arguments\":", ek_buf_text(c->args), c->args->len);
     } else if (kind == CUSTOM) {
         ek_buf input = {0};
         ek_custom_input_of(&input, c->args);
         ek_responses_put_name(out, r->own, c->name);
-        ek_buf_str(out, ",\"input\":");
-        ek_json_quote(out, ek_buf_text(&input), input.len);
+        ek_put_text_after(out, ",\"input\":", ek_buf_text(&input), input.len);
         ek_buf_fini(&input);
     } else {
         put_what(out, c, kind);
@@ -166,8 +164,7 @@ static void put_delta(ek_buf *out, const ek_api_reply *r, const char *event, con
 {
     if (n == 0) return;
     event_open(out, r, event);
-    ek_buf_str(out, ",\"delta\":");
-    ek_json_quote(out, s, n);
+    ek_put_text_after(out, ",\"delta\":", s, n);
     ek_responses_frame_close(out, r);
 }
 
@@ -192,15 +189,13 @@ void ek_responses_close_call(ek_buf *out, const ek_api_reply *r)
     if (o->kind == FUNCTION) {
         event_open(out, r, "function_call_arguments.done");
         ek_responses_put_name(out, o, &o->name);
-        ek_buf_str(out, ",\"arguments\":");
-        ek_json_quote(out, ek_buf_text(&o->args), o->args.len);
+        ek_put_text_after(out, ",\"arguments\":", ek_buf_text(&o->args), o->args.len);
         ek_responses_frame_close(out, r);
     } else if (o->kind == CUSTOM) {
         ek_buf input = {0};
         ek_custom_input_of(&input, &o->args);
         event_open(out, r, "custom_tool_call_input.done");
-        ek_buf_str(out, ",\"input\":");
-        ek_json_quote(out, ek_buf_text(&input), input.len);
+        ek_put_text_after(out, ",\"input\":", ek_buf_text(&input), input.len);
         ek_responses_frame_close(out, r);
         ek_buf_fini(&input);
     } else {

@@ -24,8 +24,7 @@ static const char *prefix_of(int kind)
 /* {"type":"output_text","text":…,"annotations":[],"logprobs":[…]} */
 static void put_text_part(ek_buf *out, const char *s, size_t n, const ek_buf *logprobs)
 {
-    ek_buf_str(out, "{\"type\":\"output_text\",\"text\":");
-    ek_json_quote(out, s, n);
+    ek_put_text_after(out, "{\"type\":\"output_text\",\"text\":", s, n);
     ek_buf_fmt(out, ",\"annotations\":[],\"logprobs\":%s}", logprobs && logprobs->len ? logprobs->data : "[]");
 }
 
@@ -166,15 +165,13 @@ void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, co
     const ek_turn_result *t = r->choices[0];
     bool running = !strcmp(status, "in_progress") || !strcmp(status, "queued"), ended = !strcmp(status, "cancelled");
     bool incomplete = !strcmp(status, "incomplete");
-    ek_buf_str(out, "{\"id\":");
-    ek_put_string(out, r->id);
+    ek_put_string_after(out, "{\"id\":", r->id);
     ek_buf_fmt(out, ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":", (long long)r->created,
                status);
     ek_put_string(out, r->model);
     ek_buf_str(out, ",\"error\":");
     if (error) {
-        ek_buf_str(out, "{\"code\":\"server_error\",\"message\":");
-        ek_put_string(out, error);
+        ek_put_string_after(out, "{\"code\":\"server_error\",\"message\":", error);
         ek_buf_char(out, '}');
     } else {
         ek_buf_str(out, "null");
@@ -192,8 +189,7 @@ void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, co
     ek_buf_str(out, ",\"usage\":");
     if (running || ended || t->end == EK_END_ERROR) ek_buf_str(out, "null");
     else put_usage(out, r);
-    ek_buf_str(out, ",\"system_fingerprint\":");
-    ek_put_string(out, r->fingerprint);
+    ek_put_string_after(out, ",\"system_fingerprint\":", r->fingerprint);
     if (!running) ek_put_extension(out, r);
     ek_buf_char(out, '}');
 }
@@ -302,8 +298,7 @@ static void put_piece(void *ctx, const char *s, size_t n)
         return;
     }
     text_frame_open(w, false);
-    ek_buf_str(w->out, ",\"delta\":");
-    ek_json_quote(w->out, s, n);
+    ek_put_text_after(w->out, ",\"delta\":", s, n);
     if (kind == EK_REPLY_CONTENT) {
         ek_buf logprobs = {0};
         const ek_answer_part all = {.n = w->r->choices[0]->answer.content.len};
@@ -329,8 +324,7 @@ static void close_text(writer *w)
     int first = from;
     if (p && content) write_logprobs(&logprobs, w->r, p, &from);
     text_frame_open(w, true);
-    ek_buf_str(w->out, ",\"text\":");
-    ek_json_quote(w->out, s, n);
+    ek_put_text_after(w->out, ",\"text\":", s, n);
     if (content) ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
     frame_close(w);
     part_frame_open(w, true);
@@ -438,8 +432,7 @@ void ek_responses_end(ek_buf *out, const ek_api_reply *r)
 void ek_responses_compact_end(ek_buf *out, const ek_api_reply *r)
 {
     const ek_responses *o = r->own;
-    ek_buf_str(out, "{\"id\":");
-    ek_put_string(out, r->id);
+    ek_put_string_after(out, "{\"id\":", r->id);
     ek_buf_fmt(out, ",\"object\":\"response.compaction\",\"created_at\":%lld,\"model\":", (long long)r->created);
     ek_put_string(out, r->model);
     ek_buf_str(out, ",\"output\":[");

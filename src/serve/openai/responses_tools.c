@@ -166,6 +166,5 @@ void ek_responses_put_name(ek_buf *out, const ek_responses *o, const ek_buf *nam
         return;
     }
     ek_put_string(out, json_string_value(json_array_get(pair, 1)));
-    ek_buf_str(out, ",\"namespace\":");
-    ek_put_string(out, json_string_value(json_array_get(pair, 0)));
+    ek_put_string_after(out, ",\"namespace\":", json_string_value(json_array_get(pair, 0)));
 }
