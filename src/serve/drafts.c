@@ -149,7 +149,8 @@ static void reply(question *q)
 {
     const ek_dialect *form = ek_route_form(q->server, q->x);
     if (q->status) {
-        ek_reply_error(q->x, form, q->status, q->why, NULL, q->status == UNKNOWN_SESSION ? "unknown_session" : NULL);
+        ek_reply_error(q->x, form, q->status, NULL, q->status == UNKNOWN_SESSION ? "unknown_session" : NULL, "%s",
+                       q->why);
         return;
     }
     if (q->err) {
@@ -161,7 +162,6 @@ static void reply(question *q)
     ek_draft_answer_write(&b, q->out, q->n_out);
     q->server->metrics.drafts++;
     ek_reply_json(q->x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 /* Called when both the worker and the engine have finished with it. */
@@ -278,7 +278,7 @@ void ek_drafts_route(ek_server *s, ek_exchange *x, const char *rest)
         return;
     }
     if (n > ctx * PER_TOKEN + AROUND) {
-        ek_reply_error(x, form, TOO_LONG, "more tokens than the context holds", NULL, NULL);
+        ek_reply_error(x, form, TOO_LONG, NULL, NULL, "more tokens than the context holds");
         return;
     }
     const size_t tokens = 3 * ctx * sizeof(int32_t); /* tokens of the body, of the session and of the engine */

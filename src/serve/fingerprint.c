@@ -49,7 +49,7 @@ void ek_fingerprint_header(ek_server *s, ek_exchange *x)
 static void reply(struct ek_fingerprint_state *f, ek_exchange *x)
 {
     if (f->known) {
-        ek_reply_json(x, 200, &f->text);
+        ek_exchange_reply(x, 200, "application/json", ek_buf_text(&f->text), f->text.len);
         return;
     }
     ek_fail(f->err, "%s", f->why);

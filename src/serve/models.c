@@ -80,22 +80,20 @@ void ek_models_list(ek_server *s, ek_exchange *x, const char *rest)
         ek_buf_str(&b, "]}");
     }
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
 {
     const ek_dialect *form = ek_route_form(s, x);
     ek_buf b = {0};
-    if (ek_model_card_is(&s->card, id)) {
-        if (form->vendor == EK_API_ANTHROPIC) anthropic_entry(&b, s, id);
-        else openai_entry(&b, s, id);
-        ek_reply_json(x, 200, &b);
-    } else {
-        ek_buf_fmt(&b, "there is no model \"%.200s\" here; this server has \"%s\"", id, s->model_name);
-        ek_reply_error(x, form, 404, ek_buf_text(&b), "model", "model_not_found");
+    if (!ek_model_card_is(&s->card, id)) {
+        ek_reply_error(x, form, 404, "model", "model_not_found",
+                       "there is no model \"%.200s\" here; this server has \"%s\"", id, s->model_name);
+        return;
     }
-    ek_buf_fini(&b);
+    if (form->vendor == EK_API_ANTHROPIC) anthropic_entry(&b, s, id);
+    else openai_entry(&b, s, id);
+    ek_reply_json(x, 200, &b);
 }
 
 void ek_models_tags(ek_server *s, ek_exchange *x, const char *rest)
@@ -104,7 +102,6 @@ void ek_models_tags(ek_server *s, ek_exchange *x, const char *rest)
     ek_buf b = {0};
     ek_ollama_tags(&b, &s->card);
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 void ek_models_ps(ek_server *s, ek_exchange *x, const char *rest)
@@ -113,7 +110,6 @@ void ek_models_ps(ek_server *s, ek_exchange *x, const char *rest)
     ek_buf b = {0};
     ek_ollama_ps(&b, &s->card);
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 void ek_models_version(ek_server *s, ek_exchange *x, const char *rest)
@@ -122,5 +118,4 @@ void ek_models_version(ek_server *s, ek_exchange *x, const char *rest)
     ek_buf b = {0};
     ek_ollama_version(&b);
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }

@@ -74,11 +74,9 @@ void ek_conversations_route(ek_server *s, ek_exchange *x, const char *rest)
     const bool has_items = tail && !strncmp(tail, items, sizeof items - 1);
     const char *item = has_items ? tail + sizeof items - 1 : NULL;
     const bool one = item && *item == '/' && item[1] && !strchr(item + 1, '/');
-    ek_buf b = {0};
     if (tail && !(item && (!*item || one))) {
-        ek_buf_fmt(&b, "there is nothing at %.200s", ek_exchange_path(x));
-        ek_reply_error(x, &ek_dialect_conversations, 404, ek_buf_text(&b), NULL, NULL);
-        ek_buf_fini(&b);
+        ek_reply_error(x, &ek_dialect_conversations, 404, NULL, NULL, "there is nothing at %.200s",
+                       ek_exchange_path(x));
         return;
     }
     const char *may = allowed[!*rest  ? 0
@@ -91,8 +89,5 @@ void ek_conversations_route(ek_server *s, ek_exchange *x, const char *rest)
         ek_route_api(s, x, &ek_dialect_conversations);
         return;
     }
-    ek_exchange_header(x, "allow", may);
-    ek_buf_fmt(&b, "%.200s takes %s, not %.40s", ek_exchange_path(x), may, method);
-    ek_reply_error(x, &ek_dialect_conversations, 405, ek_buf_text(&b), NULL, NULL);
-    ek_buf_fini(&b);
+    ek_reply_wrong_method(x, &ek_dialect_conversations, ek_exchange_path(x), may);
 }

@@ -1,5 +1,6 @@
 /* Routes a request to its handler by path and method; whole replies. */
 #define _GNU_SOURCE /* strcasestr */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +18,10 @@
 
 enum { MAX_REASON = 600 }; /* maximum bytes of a sentence in the log */
 
-void ek_reply_json(ek_exchange *x, int status, const ek_buf *body)
+void ek_reply_json(ek_exchange *x, int status, ek_buf *body)
 {
     ek_exchange_reply(x, status, "application/json", ek_buf_text(body), body->len);
+    ek_buf_fini(body);
 }
 
 /* Allows a burst of lines, then a fixed number per second. */
@@ -65,21 +67,25 @@ void ek_log_refusal(const ek_exchange *x, const char *path, int status, const ch
     ek_buf_fini(&reason);
 }
 
-void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
-                    const char *code)
+void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *param, const char *code,
+                    const char *fmt, ...)
 {
+    char text[1024];
     ek_buf b = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
     d->error(&b, status, text, param, code);
     ek_log_refusal(x, ek_exchange_path(x), status, text);
     if (status == 429) ek_exchange_header(x, "retry-after", "1");
     if (status == 503) ek_exchange_header(x, "retry-after", "5");
     ek_reply_json(x, status, &b);
-    ek_buf_fini(&b);
 }
 
 void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param, const char *own)
 {
-    ek_reply_error(x, d, ek_err_http(err), ek_err_text(), param, own ? own : ek_api_error_code(err, param));
+    ek_reply_error(x, d, ek_err_http(err), param, own ? own : ek_api_error_code(err, param), "%s", ek_err_text());
 }
 
 /* --- routes --- */
@@ -207,14 +213,12 @@ bool ek_route_takes_body(void *server, const ek_exchange *x)
 
 static void refuse_foreign(ek_server *s, ek_exchange *x, const ek_dialect *d, const char *header, const char *option)
 {
-    ek_buf b = {0};
     char value[81];
     snprintf(value, sizeof value, "%s", ek_exchange_find(x, header)); /* the log has the id, too */
     for (char *p = value; *p; p++)
         if (*p < ' ' || *p > '~' || *p == '"' || *p == '\\') *p = '?';
-    ek_buf_fmt(&b, "requests with %s: %s are not served here; %s can allow them", header, value, option);
-    ek_reply_error(x, d ? d : s->dialects[0], 403, ek_buf_text(&b), NULL, NULL);
-    ek_buf_fini(&b);
+    ek_reply_error(x, d ? d : s->dialects[0], 403, NULL, NULL,
+                   "requests with %s: %s are not served here; %s can allow them", header, value, option);
 }
 
 /* Health and metrics are served even if the server is full, because they tell that it is. */
@@ -230,14 +234,14 @@ bool ek_route_always(void *server, const ek_exchange *x)
 static void refuse_key(ek_exchange *x, const ek_dialect *d)
 {
     ek_exchange_header(x, "www-authenticate", "Bearer");
-    ek_reply_error(x, d, 401, "a valid API key is needed: authorization: Bearer KEY, or x-api-key: KEY", NULL,
-                   "invalid_api_key");
+    ek_reply_error(x, d, 401, NULL, "invalid_api_key",
+                   "a valid API key is needed: authorization: Bearer KEY, or x-api-key: KEY");
 }
 
 void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d)
 {
-    if (s->n_signals) ek_reply_error(x, d, 503, "the server is shutting down", NULL, NULL);
-    else if (is_coded(x)) ek_reply_error(x, d, 415, "the body must be JSON without a content encoding", NULL, NULL);
+    if (s->n_signals) ek_reply_error(x, d, 503, NULL, NULL, "the server is shutting down");
+    else if (is_coded(x)) ek_reply_error(x, d, 415, NULL, NULL, "the body must be JSON without a content encoding");
     /* The time of a prompt reveals whether it is cached, so users with different keys share no cache. */
     else ek_session_open(s, x, d, ek_route_owner(s, x));
 }
@@ -256,13 +260,10 @@ static void list_methods(char *out, size_t room, const ek_dialect *d, const char
 }
 
 /* Methods and paths come from the client and may hold any bytes, so quotations are cleaned. */
-static void wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, const char *allowed)
+void ek_reply_wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, const char *allowed)
 {
-    ek_buf b = {0};
     ek_exchange_header(x, "allow", allowed);
-    ek_buf_fmt(&b, "%.200s takes %s, not %.40s", path, allowed, ek_exchange_method(x));
-    ek_reply_error(x, d, 405, ek_buf_text(&b), NULL, NULL);
-    ek_buf_fini(&b);
+    ek_reply_error(x, d, 405, NULL, NULL, "%.200s takes %s, not %.40s", path, allowed, ek_exchange_method(x));
 }
 
 /* Whether the client names HTML among its types, as browsers do. Clients of Ollama, curl and programs that look for a
@@ -284,14 +285,6 @@ static bool answer_root(ek_exchange *x, const char *path)
     if (takes_html(x)) return false;
     ek_exchange_reply(x, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
     return true;
-}
-
-static void nothing(ek_exchange *x, const ek_dialect *form, const char *path)
-{
-    ek_buf b = {0};
-    ek_buf_fmt(&b, "there is nothing at %.200s; /openapi.json lists the paths", path);
-    ek_reply_error(x, form, 404, ek_buf_text(&b), NULL, NULL);
-    ek_buf_fini(&b);
 }
 
 /* The path without a "/" at its end, which some clients add. The caller frees it. */
@@ -324,7 +317,7 @@ static void route(ek_server *s, ek_exchange *x, const char *path)
     }
     if (answer_root(x, path) || ek_page_answer(x)) return;
     if (d) {
-        if (!ek_method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");
+        if (!ek_method_fits(method, "POST")) ek_reply_wrong_method(x, d, d->path, "POST");
         else if (!may_use(s, x) && !is_open(s, x)) refuse_key(x, d);
         else ek_route_api(s, x, d);
         return;
@@ -334,13 +327,14 @@ static void route(ek_server *s, ek_exchange *x, const char *path)
     const ek_route_row *row = ek_routes_find(path, method, &rest, &fits);
     if (row) {
         ek_routes_methods(methods, sizeof methods, row);
-        if (!fits) wrong_method(x, form, path, methods);
+        if (!fits) ek_reply_wrong_method(x, form, path, methods);
         else if (!row->open && !may_use(s, x) && !is_open(s, x)) refuse_key(x, form);
         else row->handler(s, x, rest);
         return;
     }
     const char *why = ek_absent_find(path);
-    if (!why) nothing(x, form, path);
+    if (!why)
+        ek_reply_error(x, form, 404, NULL, NULL, "there is nothing at %.200s; /openapi.json lists the paths", path);
     else if (!may_use(s, x) && !is_open(s, x)) refuse_key(x, form);
     else ek_route_missing(s, x, why);
 }

@@ -9,10 +9,7 @@
 /* 404 and not 501, because clients repeat a request after a 5xx. */
 void ek_route_missing(ek_server *s, ek_exchange *x, const char *why)
 {
-    ek_buf b = {0};
-    ek_buf_fmt(&b, "%.200s is not supported: %s", ek_exchange_path(x), why);
-    ek_reply_error(x, ek_route_form(s, x), 404, ek_buf_text(&b), NULL, NULL);
-    ek_buf_fini(&b);
+    ek_reply_error(x, ek_route_form(s, x), 404, NULL, NULL, "%.200s is not supported: %s", ek_exchange_path(x), why);
 }
 
 static const ek_route_row routes[] = {

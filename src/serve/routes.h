@@ -43,10 +43,12 @@ void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d);
 
 /* --- whole replies; each ends the exchange --- */
 
-void ek_reply_json(ek_exchange *x, int status, const ek_buf *body);
+void ek_reply_json(ek_exchange *x, int status, ek_buf *body); /* frees body */
 /* param and code may be NULL. */
-void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
-                    const char *code);
+__attribute__((format(printf, 6, 7))) void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status,
+                                                          const char *param, const char *code, const char *fmt, ...);
+/* 405. allowed: methods, with ", " between them. */
+void ek_reply_wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, const char *allowed);
 /* Logs a refused request in one line; many refusals at once are counted instead. x may be NULL. text: the sentence for
  * the client, or NULL; sentences name fields, types, keywords and single values, never the contents of messages. */
 void ek_log_refusal(const ek_exchange *x, const char *path, int status, const char *text);

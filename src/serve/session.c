@@ -236,7 +236,7 @@ void ek_session_failed(ek_session *s, int index, ek_err err, const char *text, e
     } else {
         int status = ek_err_http(err);
         if (s->missing) status = EK_STATUS_NOT_STORED;
-        ek_reply_error(s->x, s->dialect, status >= 400 && status != 499 ? status : 500, text, NULL, NULL);
+        ek_reply_error(s->x, s->dialect, status >= 400 && status != 499 ? status : 500, NULL, NULL, "%s", text);
     }
     ek_session_leave_client(s, how);
 }
@@ -256,7 +256,7 @@ void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *
     ek_exchange_on_gone(x, NULL, NULL);
     s->server->metrics.outcome[err == EK_ETIMEOUT ? EK_OUTCOME_TIMEOUT : EK_OUTCOME_REFUSED]++;
     if (text) ek_fail(err, "%s", text);
-    if (s->missing) ek_reply_error(x, s->dialect, EK_STATUS_NOT_STORED, ek_err_text(), NULL, "reply_not_stored");
+    if (s->missing) ek_reply_error(x, s->dialect, EK_STATUS_NOT_STORED, NULL, "reply_not_stored", "%s", ek_err_text());
     else ek_reply_failure(x, s->dialect, err, param, code);
     abandon(s);
     ek_session_free_when_done(s);

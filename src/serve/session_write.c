@@ -236,10 +236,8 @@ static void after_token(ek_session_choice *c)
     } else if (r->end == EK_END_CANCELLED) {
         ek_session_failed(s, c->index, EK_ESHUTDOWN, "the server is shutting down", EK_OUTCOME_FAILED);
     } else if (r->end == EK_END_UNCACHED && s->wishes.if_available && !ek_exchange_begun(s->x)) {
-        char text[160];
-        snprintf(text, sizeof text, "prefer: if-available: %d of the prompt's %d tokens are cached here", r->n_cached,
-                 r->n_prompt);
-        ek_reply_error(s->x, s->dialect, 412, text, NULL, NULL);
+        ek_reply_error(s->x, s->dialect, 412, NULL, NULL,
+                       "prefer: if-available: %d of the prompt's %d tokens are cached here", r->n_cached, r->n_prompt);
         ek_session_leave_client(s, EK_OUTCOME_REFUSED);
     } else if (r->end != EK_END_NONE && r->end != EK_END_UNCACHED && ek_api_summarizes(&s->req)) {
         after_summary(s);

@@ -11,7 +11,6 @@ static void status_reply(ek_server *s, ek_exchange *x, ek_readiness r, bool good
     if (!good) ek_exchange_header(x, "retry-after", "5");
     ek_exchange_header(x, "cache-control", "no-store");
     ek_reply_json(x, good ? 200 : 503, &b);
-    ek_buf_fini(&b);
 }
 
 /* Alive means: the server takes requests, and the engine makes progress if there is work. A canary without an answer
@@ -41,7 +40,6 @@ void ek_load_reply(ek_server *s, ek_exchange *x, const char *rest)
     ek_buf_fmt(&b, "{\"server_load\":%d}", st.running + st.waiting + ek_workers_waiting(s->workers));
     ek_exchange_header(x, "cache-control", "no-store");
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 /* Routers use this path to recognise the kind of server. */
@@ -51,7 +49,6 @@ void ek_version_reply(ek_server *s, ek_exchange *x, const char *rest)
     ek_buf b = {0};
     ek_buf_str(&b, "{\"version\":\"" EK_VERSION "\"}");
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 static void put_events(ek_buf *b, const ek_events *e)
@@ -97,7 +94,6 @@ void ek_debug_reply(ek_server *s, ek_exchange *x, const char *rest)
     ek_buf_char(&b, '}');
     ek_exchange_header(x, "cache-control", "no-store");
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 /* --- llama.cpp's paths, with the members that its clients read; a slot stores no conversation --- */
@@ -131,7 +127,6 @@ void ek_props_reply(ek_server *s, ek_exchange *x, const char *rest)
                "\"eos_token\":\"<turn|>\",\"build_info\":\"evenkeel " EK_VERSION "\",\"is_sleeping\":false}",
                s->chat->media.image ? "true" : "false", s->chat->media.audio ? "true" : "false");
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }
 
 enum { MAX_SLOTS = 256 }; /* the event loop writes the reply at once */
@@ -153,5 +148,4 @@ void ek_slots_reply(ek_server *s, ek_exchange *x, const char *rest)
     ek_buf_char(&b, ']');
     ek_exchange_header(x, "cache-control", "no-store");
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
 }

@@ -314,6 +314,5 @@ void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x, const char *rest)
                "\"added_tokens_decoder\":{%s}}",
                ek_engine_ctx(s->engine), ek_tokenizer_size(t), ek_buf_text(&added));
     ek_reply_json(x, 200, &b);
-    ek_buf_fini(&b);
     ek_buf_fini(&added);
 }
