@@ -57,7 +57,6 @@ static void check_request(const uint8_t *data, size_t n)
 {
     static ek_history history;
     static ek_mirror mirror;
-    static const ek_events_form form;
     ek_events_frame frame[4];
     uint64_t from = 0;
     int n_frames = 0;
@@ -75,11 +74,11 @@ static void check_request(const uint8_t *data, size_t n)
             ek_held_change c = {.came = true, .page = {.hash = (uint64_t)i + 1, .first = true}};
             ek_buf b = {0};
             if (i % 64 == 0) ek_mirror_apply(&mirror, &c);
-            ek_events_write(&b, &form, 1, i == 0, &c, i % 64 == 0);
+            ek_events_write(&b, false, 1, i == 0, &c, i % 64 == 0);
             ek_history_add(&history, &b);
         }
     reader r = {.want = from, .late = p, .n_late = (size_t)(end - p)};
-    ek_replays replays = {.history = &history, .mirror = &mirror, .form = &form, .send = take, .arg = &r};
+    ek_replays replays = {.history = &history, .mirror = &mirror, .send = take, .arg = &r};
     ek_replays_ask(&replays, frame[0], from, 0);
     for (int i = 0; !r.ended && replays.n > 0; i++) ek_replays_go_on(&replays, 0, 1);
     uint64_t should = from < history.next ? history.next - from : 0;

@@ -436,12 +436,7 @@ static void release_owned(void *arg)
 {
     owned *o = arg;
     o->job = (ek_job){.run = run_free, .done = release_done};
-    if (o->server->workers && o->bytes.cap >= LARGE_BODY) {
-        ek_workers_add_always(o->server->workers, &o->job);
-        return;
-    }
-    run_free(&o->job);
-    free(o);
+    ek_workers_clean(o->server->workers, &o->job, o->bytes.cap >= LARGE_BODY);
 }
 
 ek_outgoing ek_outgoing_own(ek_server *s, ek_buf *bytes, size_t counted)
@@ -456,14 +451,8 @@ ek_outgoing ek_outgoing_own(ek_server *s, ek_buf *bytes, size_t counted)
 
 void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held)
 {
-    release r = {.job = {.run = run_release, .done = release_done}, .memory = &s->memory, .req = *req, .held = held};
+    release *r = ek_alloc(sizeof *r);
+    *r = (release){.job = {.run = run_release, .done = release_done}, .memory = &s->memory, .req = *req, .held = held};
     *req = (ek_api_request){0};
-    bool large = held >= LARGE_REQUEST && (r.req.tools || r.req.own_bytes >= LARGE_REQUEST);
-    if (!s->workers || !large) {
-        run_release(&r.job);
-        return;
-    }
-    release *copy = ek_alloc(sizeof *copy);
-    *copy = r;
-    ek_workers_add_always(s->workers, &copy->job);
+    ek_workers_clean(s->workers, &r->job, held >= LARGE_REQUEST && (r->req.tools || r->req.own_bytes >= LARGE_REQUEST));
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/hash/rng.h"
 #include "base/log.h"
+#include "hub/curl.h"
 #include "media/locked/helper.h"
 #include "serve/server_state.h"
 #include "serve/store/response_store.h"
@@ -114,7 +115,7 @@ static ek_err open_loop(ek_server *s)
     EK_TRY(ek_workers_open_spare(&s->workers, &s->loop, s->limits.prepare_threads, PREPARE_SPARE,
                                  s->limits.prepare_queue));
     if (s->fetch_from != EK_FETCH_OFF) {
-        EK_TRY(ek_fetch_open());
+        EK_TRY(ek_curl_load());
         EK_TRY(ek_workers_open(&s->fetchers, &s->loop, FETCH_THREADS, FETCH_QUEUE));
         ek_workers_set_share(s->fetchers, FETCH_THREADS / 2);
     }
@@ -153,7 +154,7 @@ static void make_topic(ek_buf *out, const ek_server *s, const ek_server_opts *o)
 
 static ek_err open_events(ek_server *s, const ek_server_opts *o)
 {
-    ek_events_opts e = {.form = {.arrays = o->kv_arrays}, .queue = ek_engine_held(s->engine)};
+    ek_events_opts e = {.arrays = o->kv_arrays, .queue = ek_engine_held(s->engine)};
     ek_buf topic = {0};
     if (!o->kv_events) return EK_OK;
     if (!e.queue) return ek_fail(EK_EINVAL, "--kv-events tells of cached pages, and there is no cache");

@@ -78,12 +78,7 @@ void ek_session_leave_request(ek_session *s)
     s->stored = (ek_stored){0};
     forget_request(s);
     old->freeing = (ek_job){.run = run_end, .done = freed};
-    if (old->held >= LARGE) {
-        ek_workers_add_always(s->server->workers, &old->freeing);
-        return;
-    }
-    run_end(&old->freeing);
-    freed(&old->freeing);
+    ek_workers_clean(s->server->workers, &old->freeing, old->held >= LARGE);
 }
 
 static void free_parts(ek_job *j)
@@ -106,12 +101,7 @@ void ek_session_free(ek_session *s)
     if (s->step) event_free(s->step);
     ek_http_body_freed(s->server->http, s->body.len);
     s->freeing = (ek_job){.run = free_parts, .done = freed};
-    if (s->server->workers && s->held + s->counted >= LARGE) {
-        ek_workers_add_always(s->server->workers, &s->freeing);
-        return;
-    }
-    free_parts(&s->freeing);
-    freed(&s->freeing);
+    ek_workers_clean(s->server->workers, &s->freeing, s->held + s->counted >= LARGE);
 }
 
 void ek_session_free_when_done(ek_session *s)

@@ -63,7 +63,7 @@ static void ends_are_kept(void **state)
 
     open_reply(&t, s, "resp_failed", BODY, true);
     ek_responses_queued(&out, &t.r, true);
-    ek_responses_failed(&out, &t.r, 0, "no time is left");
+    ek_dialect_responses.failed(&out, &t.r, 0, "no time is left");
     assert_non_null(strstr(out.data, "event: response.failed\ndata: {\"type\":\"response.failed\""));
     close_scene(&t);
     stored_says(s, "resp_failed", "\"error\":{\"code\":\"server_error\",\"message\":\"no time is left\"}", "completed");

@@ -158,7 +158,7 @@ static void replies_add_to_it(void **state)
             open_reply(&t, store, "resp_1", body.data, false);
             say(&t, EK_REPLY_CONTENT, "b", 0);
             if (fails) {
-                ek_responses_failed(&t.out, &t.r, 0, "no time");
+                ek_dialect_responses.failed(&t.out, &t.r, 0, "no time");
             } else {
                 end_scene(&t, EK_END_STOP);
                 assert_non_null(strstr(t.out.data, ",\"conversation\":{\"id\":\"conv_"));

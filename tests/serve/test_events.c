@@ -123,11 +123,11 @@ static void bytes_of_maps(void **state)
                "BlockRemoved\xac"
                "block_hashes\x92" HASH_2 HASH_1 "\xa6medium\xa3GPU");
     ADD(&want, "\x00");
-    ek_events_write(&got, &(ek_events_form){false}, 1.5, true, c, 4);
+    ek_events_write(&got, false, 1.5, true, c, 4);
     is(&got, &want);
     ek_buf_clear(&got), ek_buf_clear(&want);
     ADD(&want, "\x93" TIME "\x90\x00"); /* nothing happened: what a replay fills numbers with */
-    ek_events_write(&got, &(ek_events_form){false}, 1.5, false, NULL, 0);
+    ek_events_write(&got, false, 1.5, false, NULL, 0);
     is(&got, &want);
     ek_buf_fini(&got), ek_buf_fini(&want);
 }
@@ -150,7 +150,7 @@ static void bytes_of_arrays(void **state)
                "00000000000000ab\xa3"
                "abc\x93\xac"
                "BlockRemoved\x91" HASH_1 "\xa3GPU\x00");
-    ek_events_write(&got, &(ek_events_form){true}, 1.5, true, c, 3);
+    ek_events_write(&got, true, 1.5, true, c, 3);
     is(&got, &want);
     ek_salt_name_release(c[1].page.salt);
     ek_buf_fini(&got), ek_buf_fini(&want);
@@ -165,7 +165,7 @@ typedef struct world {
     ek_history history;
     ek_mirror mirror;
     ek_replays replays;
-    ek_events_form form;
+    bool arrays;
     bool held[WORLD]; /* page i: hash i + 1, parent i / 3 */
     uint64_t want;    /* the number that has to come next */
     bool ended, later, knows[WORLD];
@@ -201,7 +201,7 @@ static void publish(world *w)
         w->held[i] = c[n - 1].came;
     }
     ek_buf payload = {0};
-    ek_events_write(&payload, &w->form, 1.5, w->history.next == 0, c, n);
+    ek_events_write(&payload, w->arrays, 1.5, w->history.next == 0, c, n);
     for (int i = 0; i < n; i++) ek_mirror_apply(&w->mirror, &c[i]);
     ek_history_add(&w->history, &payload);
 }
@@ -308,9 +308,9 @@ static void walk(uint64_t seed, int batches, bool forgets)
 {
     world *w = ek_alloc(sizeof *w);
     w->seed = seed;
-    w->form.arrays = true;
+    w->arrays = true;
     w->replays = (ek_replays){
-        .history = &w->history, .mirror = &w->mirror, .form = &w->form, .send = deliver, .arg = w};
+        .history = &w->history, .mirror = &w->mirror, .arrays = w->arrays, .send = deliver, .arg = w};
     const ek_events_frame peer = {"peer", 4};
     for (int i = 0; i < batches; i++) publish(w);
     for (int tries = 0; tries < 20; tries++) {
@@ -365,7 +365,7 @@ static void nobody_is_waited_for(void **state)
     int calls = 0;
     w->seed = 5;
     w->replays = (ek_replays){
-        .history = &w->history, .mirror = &w->mirror, .form = &w->form, .send = never, .arg = &calls};
+        .history = &w->history, .mirror = &w->mirror, .arrays = w->arrays, .send = never, .arg = &calls};
     for (int i = 0; i < 10; i++) publish(w);
     for (int i = 0; i < EK_REPLAYS; i++) {
         char name[2] = {(char)('a' + i), 0};
@@ -418,7 +418,7 @@ static void a_snapshot_is_small(void **state)
     ek_buf *batch;
     double begin = ek_thread_time();
     size_t bytes = 0;
-    int n = ek_events_snapshot(&batch, &m, &(ek_events_form){false}, 1.5, 1 << 20);
+    int n = ek_events_snapshot(&batch, &m, false, 1.5, 1 << 20);
     double spent = ek_thread_time() - begin;
     for (int i = 0; i < n; i++) {
         bytes += batch[i].len;
@@ -428,7 +428,7 @@ static void a_snapshot_is_small(void **state)
     printf("measured: a page takes %.0f bytes and %.2f us to write\n", (double)bytes / PAGES, 1e6 * spent / PAGES);
     assert_true(bytes < 400 * PAGES);
     assert_int_equal(n, (PAGES + 63) / 64);
-    n = ek_events_snapshot(&batch, &m, &(ek_events_form){false}, 1.5, 3); /* fewer numbers are missing */
+    n = ek_events_snapshot(&batch, &m, false, 1.5, 3); /* fewer numbers are missing */
     assert_int_equal(n, 3);
     for (int i = 0; i < n; i++) ek_buf_fini(&batch[i]);
     free(batch);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "hub/curl.h"
 #include "serve/fetch/fetch.h"
 
 static struct sockaddr_storage address_of(const char *text)
@@ -234,7 +235,7 @@ static void who_dawdles_is_given_up(void **state)
 {
     static const char *const path[] = {"quick", "drip", "silent", "chain"};
     (void)state;
-    if (ek_fetch_open()) skip();
+    if (ek_curl_load()) skip();
     host h = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t size = sizeof a;

@@ -7,6 +7,7 @@
 
 #include "base/encoding.h"
 #include "base/log.h"
+#include "hub/curl.h"
 #include "serve/api/dialect.h"
 #include "serve/fetch/fetch.h"
 #include "serve/store/response_store.h"
@@ -227,7 +228,7 @@ static void no_body_is_read_three_times(void **state)
     static const ek_dialect *const dialects[] = {&chat, NULL};
     chat = ek_dialect_openai_chat;
     chat.parse = count_readings;
-    const bool can_fetch = !ek_fetch_open();
+    const bool can_fetch = !ek_curl_load();
     ek_server *s = start_tiny(4, 16,
                               (ek_server_opts){.http.max_body = 4096,
                                                .dialects = dialects,

@@ -189,7 +189,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
 }
 
 /* Sampling fields that this API lacks (seed, min_p, …) are read as in OpenAI's. */
-static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+ek_err ek_anthropic_read(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     EK_TRY(read_prompt(r, body, limits, true));
     EK_TRY(read_max_tokens(r, body));
@@ -218,23 +218,6 @@ static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r
     ek_buf_char(out, '}');
     return EK_OK;
 }
-
-const ek_dialect ek_dialect_anthropic = {
-    .vendor = EK_API_ANTHROPIC,
-    .path = "/v1/messages",
-    .id_prefix = EK_ANTHROPIC_ID,
-    .prompt_param = "messages",
-    .read = read_body,
-    .begin = ek_anthropic_begin,
-    .event = ek_anthropic_event,
-    .finish = ek_anthropic_finish,
-    .end = ek_anthropic_end,
-    .failed = ek_anthropic_failed,
-    .heartbeat = ek_anthropic_heartbeat,
-    .heartbeat_progress = ek_anthropic_ping,
-    .refused = ek_anthropic_refused,
-    .error = ek_anthropic_error,
-};
 
 const ek_dialect ek_dialect_anthropic_count = {
     .vendor = EK_API_ANTHROPIC,

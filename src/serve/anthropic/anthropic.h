@@ -49,14 +49,8 @@ ek_err ek_anthropic_refused(ek_err err, ek_part_kind kind);
 
 /* Appends the list of an ended reply's blocks. */
 void ek_anthropic_put_content(ek_buf *out, const ek_api_reply *r);
-/* The writers of a reply, as in ek_dialect. */
-void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice);
-void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
-void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice);
-void ek_anthropic_end(ek_buf *out, const ek_api_reply *r);
-void ek_anthropic_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
-void ek_anthropic_heartbeat(ek_buf *out);
-void ek_anthropic_ping(ek_buf *out, const ek_api_progress *p); /* while the prompt is read */
+/* As in ek_dialect. */
+ek_err ek_anthropic_read(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
 
 #endif

@@ -126,12 +126,12 @@ static void frame_close(ek_buf *out, const ek_api_reply *r, bool whole)
     ek_event_end(out, r);
 }
 
-void ek_anthropic_heartbeat(ek_buf *out)
+static void heartbeat(ek_buf *out)
 {
     ek_buf_str(out, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
 }
 
-void ek_anthropic_ping(ek_buf *out, const ek_api_progress *p)
+static void ping(ek_buf *out, const ek_api_progress *p)
 {
     ek_buf_str(out, "event: ping\ndata: {\"type\":\"ping\",");
     ek_put_progress(out, p);
@@ -155,7 +155,7 @@ static void stream_summary(ek_buf *out, const ek_api_reply *r)
     frame_close(out, r, false);
 }
 
-void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
+static void begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
     (void)choice;
     frame_open(out, r, "message_start");
@@ -173,85 +173,79 @@ void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
     own->blocks.n++;
 }
 
-/* The target of a stream's next bytes. */
-typedef struct writer {
-    ek_buf *out;
-    const ek_api_reply *r;
-    ek_anthropic *own;
-} writer;
-
-static void put_delta(writer *w, const char *type, const char *member, const char *s, size_t n)
+static void put_delta(ek_buf *out, const ek_api_reply *r, const char *type, const char *member, const char *s, size_t n)
 {
-    frame_open(w->out, w->r, "content_block_delta");
-    ek_buf_fmt(w->out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", w->own->blocks.n - 1, type, member);
-    ek_json_quote(w->out, s, n);
-    ek_buf_char(w->out, '}');
-    frame_close(w->out, w->r, false);
+    const ek_anthropic *own = r->own;
+    frame_open(out, r, "content_block_delta");
+    ek_buf_fmt(out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", own->blocks.n - 1, type, member);
+    ek_json_quote(out, s, n);
+    ek_buf_char(out, '}');
+    frame_close(out, r, false);
 }
 
-static void open_block(void *ctx, const ek_reply_event *e)
+static void open_block(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e)
 {
-    writer *w = ctx;
-    frame_open(w->out, w->r, "content_block_start");
-    ek_buf_fmt(w->out, ",\"index\":%d,\"content_block\":", w->own->blocks.n - 1);
+    const ek_anthropic *own = r->own;
+    frame_open(out, r, "content_block_start");
+    ek_buf_fmt(out, ",\"index\":%d,\"content_block\":", own->blocks.n - 1);
     if (e->kind == EK_REPLY_CONTENT) {
-        ek_buf_str(w->out, "{\"type\":\"text\",\"text\":\"\"}");
+        ek_buf_str(out, "{\"type\":\"text\",\"text\":\"\"}");
     } else if (e->kind == EK_REPLY_REASONING) {
-        ek_buf_str(w->out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+        ek_buf_str(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     } else {
-        put_call_head(w->out, w->r, e->call, e->text, e->n);
-        ek_buf_str(w->out, "{}}");
+        put_call_head(out, r, e->call, e->text, e->n);
+        ek_buf_str(out, "{}}");
     }
-    frame_close(w->out, w->r, false);
+    frame_close(out, r, false);
 }
 
-static void put_piece(void *ctx, const char *s, size_t n)
+static void put_piece(ek_buf *out, const ek_api_reply *r, const char *s, size_t n)
 {
-    writer *w = ctx;
-    if (w->own->blocks.open == EK_REPLY_CONTENT) put_delta(w, "text_delta", "text", s, n);
-    else if (w->own->blocks.open == EK_REPLY_CALL_START) put_delta(w, "input_json_delta", "partial_json", s, n);
-    else if (!w->own->omit_thinking) put_delta(w, "thinking_delta", "thinking", s, n);
+    const ek_anthropic *own = r->own;
+    if (own->blocks.open == EK_REPLY_CONTENT) put_delta(out, r, "text_delta", "text", s, n);
+    else if (own->blocks.open == EK_REPLY_CALL_START) put_delta(out, r, "input_json_delta", "partial_json", s, n);
+    else if (!own->omit_thinking) put_delta(out, r, "thinking_delta", "thinking", s, n);
 }
 
-static void close_block(void *ctx)
+static void close_block(ek_buf *out, const ek_api_reply *r)
 {
-    writer *w = ctx;
-    const ek_answer *a = &w->r->choices[0]->answer;
+    const ek_anthropic *own = r->own;
+    const ek_answer *a = &r->choices[0]->answer;
     const ek_answer_part *p = ek_blocks_last(a, EK_REPLY_REASONING);
-    if (w->own->blocks.open == EK_REPLY_REASONING && p) {
+    if (own->blocks.open == EK_REPLY_REASONING && p) {
         ek_buf signature = {0};
-        write_signature(&signature, a->reasoning.data + p->from, p->n, w->own->omit_thinking);
-        put_delta(w, "signature_delta", "signature", signature.data, signature.len);
+        write_signature(&signature, a->reasoning.data + p->from, p->n, own->omit_thinking);
+        put_delta(out, r, "signature_delta", "signature", signature.data, signature.len);
         ek_buf_fini(&signature);
     }
-    frame_open(w->out, w->r, "content_block_stop");
-    ek_buf_fmt(w->out, ",\"index\":%d", w->own->blocks.n - 1);
-    frame_close(w->out, w->r, false);
+    frame_open(out, r, "content_block_stop");
+    ek_buf_fmt(out, ",\"index\":%d", own->blocks.n - 1);
+    frame_close(out, r, false);
 }
 
 /* Clients parse the fragments of a call strictly, so put_piece completes a call that was cut. */
 static const ek_block_writer block_writer = {open_block, put_piece, put_piece, close_block};
 
-void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
-    writer w = {out, r, r->own};
+    ek_anthropic *own = r->own;
     (void)choice;
-    if (ek_anthropic_compacts(w.own)) return;
-    ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
+    if (ek_anthropic_compacts(own)) return;
+    ek_blocks_event(&own->blocks, e, &block_writer, out, r);
 }
 
-void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice)
+static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
-    writer w = {out, r, r->own};
+    ek_anthropic *own = r->own;
     (void)choice;
-    if (ek_anthropic_compacts(w.own)) stream_summary(out, r);
-    else ek_blocks_end(&w.own->blocks, &block_writer, &w);
+    if (ek_anthropic_compacts(own)) stream_summary(out, r);
+    else ek_blocks_end(&own->blocks, &block_writer, out, r);
     frame_open(out, r, "message_delta");
     ek_buf_str(out, ",\"delta\":{");
     put_stop(out, r);
     ek_buf_str(out, "},");
     put_usage(out, r, r->choices[0]->n_tokens);
-    ek_anthropic_put_edits(out, w.own);
+    ek_anthropic_put_edits(out, own);
     frame_close(out, r, true);
 }
 
@@ -276,7 +270,7 @@ void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *p
     ek_buf_str(out, "}}");
 }
 
-void ek_anthropic_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
     (void)r, (void)choice;
     ek_buf_str(out, "event: error\ndata: ");
@@ -334,7 +328,7 @@ void ek_anthropic_put_content(ek_buf *out, const ek_api_reply *r)
     ek_buf_char(out, ']');
 }
 
-void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
+static void end(ek_buf *out, const ek_api_reply *r)
 {
     ek_anthropic_thread_keep(r);
     if (r->stream) {
@@ -353,3 +347,20 @@ void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
     ek_put_extension(out, r);
     ek_buf_char(out, '}');
 }
+
+const ek_dialect ek_dialect_anthropic = {
+    .vendor = EK_API_ANTHROPIC,
+    .path = "/v1/messages",
+    .id_prefix = EK_ANTHROPIC_ID,
+    .prompt_param = "messages",
+    .read = ek_anthropic_read,
+    .begin = begin,
+    .event = event,
+    .finish = finish,
+    .end = end,
+    .failed = failed,
+    .heartbeat = heartbeat,
+    .heartbeat_progress = ping,
+    .refused = ek_anthropic_refused,
+    .error = ek_anthropic_error,
+};

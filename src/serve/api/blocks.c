@@ -18,60 +18,63 @@ static bool is_blank(const char *s, size_t n)
     return n == 0;
 }
 
-void ek_blocks_end(ek_blocks *b, const ek_block_writer *w, void *ctx)
+void ek_blocks_end(ek_blocks *b, const ek_block_writer *w, ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_clear(&b->blanks);
-    if (b->open >= 0) w->close(ctx);
+    if (b->open >= 0) w->close(out, r);
     b->open = -1;
 }
 
-static void open_block(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, void *ctx)
+static void open_block(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, ek_buf *out,
+                       const ek_api_reply *r)
 {
     b->open = (int)e->kind;
     b->n++;
-    w->open(ctx, e);
+    w->open(out, r, e);
 }
 
-static void on_text(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, void *ctx)
+static void on_text(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, ek_buf *out, const ek_api_reply *r)
 {
     if (b->open == EK_REPLY_CONTENT) {
-        w->piece(ctx, e->text, e->n);
+        w->piece(out, r, e->text, e->n);
         return;
     }
-    if (b->open >= 0) ek_blocks_end(b, w, ctx);
+    if (b->open >= 0) ek_blocks_end(b, w, out, r);
     ek_buf_add(&b->blanks, e->text, e->n);
     if (is_blank(b->blanks.data, b->blanks.len)) return;
-    open_block(b, e, w, ctx);
-    w->piece(ctx, b->blanks.data, b->blanks.len);
+    open_block(b, e, w, out, r);
+    w->piece(out, r, b->blanks.data, b->blanks.len);
     ek_buf_clear(&b->blanks);
 }
 
-static void on_thinking(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, void *ctx)
+static void on_thinking(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, ek_buf *out,
+                        const ek_api_reply *r)
 {
     if (b->open != EK_REPLY_REASONING) {
-        ek_blocks_end(b, w, ctx);
-        open_block(b, e, w, ctx);
+        ek_blocks_end(b, w, out, r);
+        open_block(b, e, w, out, r);
     }
-    w->piece(ctx, e->text, e->n);
+    w->piece(out, r, e->text, e->n);
 }
 
-void ek_blocks_event(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, void *ctx)
+void ek_blocks_event(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, ek_buf *out,
+                     const ek_api_reply *r)
 {
     switch (e->kind) {
     case EK_REPLY_CONTENT:
-        if (e->n > 0) on_text(b, e, w, ctx);
+        if (e->n > 0) on_text(b, e, w, out, r);
         break;
     case EK_REPLY_REASONING:
-        if (e->n > 0) on_thinking(b, e, w, ctx);
+        if (e->n > 0) on_thinking(b, e, w, out, r);
         break;
     case EK_REPLY_CALL_START:
-        ek_blocks_end(b, w, ctx);
-        open_block(b, e, w, ctx);
+        ek_blocks_end(b, w, out, r);
+        open_block(b, e, w, out, r);
         break;
-    case EK_REPLY_CALL_ARGS: w->piece(ctx, e->text, e->n); break;
+    case EK_REPLY_CALL_ARGS: w->piece(out, r, e->text, e->n); break;
     case EK_REPLY_CALL_CUT:
-    case EK_REPLY_CALL_DROP: w->cut(ctx, e->text, e->n); /* fallthrough */
-    case EK_REPLY_CALL_END: ek_blocks_end(b, w, ctx); break;
+    case EK_REPLY_CALL_DROP: w->cut(out, r, e->text, e->n); /* fallthrough */
+    case EK_REPLY_CALL_END: ek_blocks_end(b, w, out, r); break;
     case EK_REPLY_STOP: break;
     }
 }

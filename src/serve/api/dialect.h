@@ -319,21 +319,22 @@ typedef struct ek_blocks {
     ek_buf blanks; /* white space that may begin a text */
 } ek_blocks;
 
-/* A dialect's writers; ctx is the caller's. */
 typedef struct ek_block_writer {
     /* e: the start of a call; otherwise only its kind matters. */
-    void (*open)(void *ctx, const ek_reply_event *e);
+    void (*open)(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e);
     /* A piece of the open block: text, or a call's arguments. */
-    void (*piece)(void *ctx, const char *s, size_t n);
+    void (*piece)(ek_buf *out, const ek_api_reply *r, const char *s, size_t n);
     /* The open call ends unfinished; closing would make its arguments a JSON object. close follows. */
-    void (*cut)(void *ctx, const char *closing, size_t n);
-    void (*close)(void *ctx); /* blocks->open is still set */
+    void (*cut)(ek_buf *out, const ek_api_reply *r, const char *closing, size_t n);
+    void (*close)(ek_buf *out, const ek_api_reply *r); /* blocks->open is still set */
 } ek_block_writer;
 
 void ek_blocks_init(ek_blocks *b);
 void ek_blocks_fini(ek_blocks *b);
-void ek_blocks_event(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, void *ctx);
-void ek_blocks_end(ek_blocks *b, const ek_block_writer *w, void *ctx); /* closes the open one */
+void ek_blocks_event(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, ek_buf *out,
+                     const ek_api_reply *r);
+/* Closes the open one. */
+void ek_blocks_end(ek_blocks *b, const ek_block_writer *w, ek_buf *out, const ek_api_reply *r);
 
 /* Whether this part of an answer is a block. These parts, in order, are the stream's blocks. */
 bool ek_blocks_has(const ek_answer *a, const ek_answer_part *p);

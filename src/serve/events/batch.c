@@ -83,57 +83,42 @@ static void put_keys(msgpack_packer *p, const ek_held_change *c, int n)
     }
 }
 
-static void put_came_map(msgpack_packer *p, const ek_held_change *c, int n)
+/* An event's type and the number of its members. */
+static void put_head(msgpack_packer *p, bool arrays, int n, const char *type)
 {
-    msgpack_pack_map(p, 9);
-    put_word(p, "type"), put_word(p, "BlockStored");
-    put_word(p, "block_hashes"), put_hashes(p, c, n);
-    put_word(p, "parent_block_hash"), put_parent(p, &c->page);
-    put_word(p, "token_ids"), put_tokens(p, c, n);
-    put_word(p, "block_size"), msgpack_pack_int(p, EK_PAGE_TOKENS);
-    put_word(p, "lora_id"), msgpack_pack_nil(p);
-    put_word(p, "medium"), put_word(p, "GPU");
-    put_word(p, "lora_name"), msgpack_pack_nil(p);
-    put_word(p, "extra_keys"), put_keys(p, c, n);
+    if (arrays) put_list(p, n);
+    else msgpack_pack_map(p, (size_t)n), put_word(p, "type");
+    put_word(p, type);
 }
 
-/* Default members at the end are left out. */
-static void put_came_list(msgpack_packer *p, const ek_held_change *c, int n)
+static void put_name(msgpack_packer *p, bool arrays, const char *name)
 {
-    bool keys = has_keys(c, n);
-    put_list(p, keys ? 9 : 7);
-    put_word(p, "BlockStored");
-    put_hashes(p, c, n);
-    put_parent(p, &c->page);
-    put_tokens(p, c, n);
-    msgpack_pack_int(p, EK_PAGE_TOKENS);
-    msgpack_pack_nil(p);
-    put_word(p, "GPU");
-    if (!keys) return;
-    msgpack_pack_nil(p);
-    put_keys(p, c, n);
+    if (!arrays) put_word(p, name);
+}
+
+static void put_came(msgpack_packer *p, bool arrays, const ek_held_change *c, int n)
+{
+    const bool all = !arrays || has_keys(c, n); /* default members at an array's end are left out */
+    put_head(p, arrays, all ? 9 : 7, "BlockStored");
+    put_name(p, arrays, "block_hashes"), put_hashes(p, c, n);
+    put_name(p, arrays, "parent_block_hash"), put_parent(p, &c->page);
+    put_name(p, arrays, "token_ids"), put_tokens(p, c, n);
+    put_name(p, arrays, "block_size"), msgpack_pack_int(p, EK_PAGE_TOKENS);
+    put_name(p, arrays, "lora_id"), msgpack_pack_nil(p);
+    put_name(p, arrays, "medium"), put_word(p, "GPU");
+    if (!all) return;
+    put_name(p, arrays, "lora_name"), msgpack_pack_nil(p);
+    put_name(p, arrays, "extra_keys"), put_keys(p, c, n);
 }
 
 static void put_went(msgpack_packer *p, bool arrays, const ek_held_change *c, int n)
 {
-    if (arrays) put_list(p, 3);
-    else msgpack_pack_map(p, 3), put_word(p, "type");
-    put_word(p, "BlockRemoved");
-    if (!arrays) put_word(p, "block_hashes");
-    put_hashes(p, c, n);
-    if (!arrays) put_word(p, "medium");
-    put_word(p, "GPU");
+    put_head(p, arrays, 3, "BlockRemoved");
+    put_name(p, arrays, "block_hashes"), put_hashes(p, c, n);
+    put_name(p, arrays, "medium"), put_word(p, "GPU");
 }
 
-static void put_cleared(msgpack_packer *p, bool arrays)
-{
-    if (arrays) put_list(p, 1);
-    else msgpack_pack_map(p, 1), put_word(p, "type");
-    put_word(p, "AllBlocksCleared");
-}
-
-void ek_events_write(ek_buf *out, const ek_events_form *form, double time, bool clear, const ek_held_change *change,
-                     int n)
+void ek_events_write(ek_buf *out, bool arrays, double time, bool clear, const ek_held_change *change, int n)
 {
     msgpack_packer p;
     int events = clear;
@@ -142,12 +127,11 @@ void ek_events_write(ek_buf *out, const ek_events_form *form, double time, bool 
     put_list(&p, 3);
     msgpack_pack_double(&p, time);
     put_list(&p, events);
-    if (clear) put_cleared(&p, form->arrays);
+    if (clear) put_head(&p, arrays, 1, "AllBlocksCleared");
     for (int i = 0, k; i < n; i += k) {
         k = run_of(change + i, n - i);
-        if (!change[i].came) put_went(&p, form->arrays, change + i, k);
-        else if (form->arrays) put_came_list(&p, change + i, k);
-        else put_came_map(&p, change + i, k);
+        if (change[i].came) put_came(&p, arrays, change + i, k);
+        else put_went(&p, arrays, change + i, k);
     }
     msgpack_pack_int(&p, 0); /* the rank among servers that serve one model in data parallel */
 }

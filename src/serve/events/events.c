@@ -33,7 +33,7 @@ struct ek_events {
     ek_peers *pub, *router; /* router: NULL without */
     atomic_bool stopping;
     ek_held_queue *queue;
-    ek_events_form form;
+    bool arrays;
     char *topic;
     pthread_t thread;
     bool has_thread;
@@ -88,7 +88,7 @@ static void begin_again(ek_events *e)
     ek_buf *batch;
     ek_replays_drop(&e->replays);
     ek_history_clear(&e->history);
-    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), EK_PEERS_UNREAD / 2);
+    int n = ek_events_snapshot(&batch, &e->mirror, e->arrays, ek_unix_now(), EK_PEERS_UNREAD / 2);
     for (int i = 0; i < n; i++) publish(e, &batch[i], 0, 0);
     free(batch);
 }
@@ -102,7 +102,7 @@ static bool publish_one(ek_events *e)
     if (n == 0) return false;
     if (e->history.next >= EPOCH) begin_again(e);
     ek_buf payload = {0};
-    ek_events_write(&payload, &e->form, ek_unix_now(), e->history.next == 0, e->change, n);
+    ek_events_write(&payload, e->arrays, ek_unix_now(), e->history.next == 0, e->change, n);
     for (int i = 0; i < n; i++) ek_mirror_apply(&e->mirror, &e->change[i]);
     publish(e, &payload, came, (uint64_t)n - came);
     return n == CHANGES;
@@ -115,7 +115,7 @@ static void tell_again(ek_events *e)
     e->newcomer = false;
     e->reported_again = ek_now();
     if (e->history.next == 0) return; /* the first batch clears everything anyway */
-    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), EK_PEERS_UNREAD / 2);
+    int n = ek_events_snapshot(&batch, &e->mirror, e->arrays, ek_unix_now(), EK_PEERS_UNREAD / 2);
     for (int i = 0; i < n; i++) publish(e, &batch[i], 0, 0);
     free(batch);
 }
@@ -271,10 +271,10 @@ ek_err ek_events_open(ek_events **out, const ek_events_opts *o)
 {
     ek_events *e = ek_alloc(sizeof *e);
     e->queue = o->queue;
-    e->form = o->form;
+    e->arrays = o->arrays;
     e->topic = ek_strdup(o->topic);
     e->replays = (ek_replays){
-        .history = &e->history, .mirror = &e->mirror, .form = &e->form, .send = send_replay, .arg = e};
+        .history = &e->history, .mirror = &e->mirror, .arrays = e->arrays, .send = send_replay, .arg = e};
     pthread_mutex_init(&e->lock, NULL);
     ek_err err = open_all(e, o);
     if (err) {

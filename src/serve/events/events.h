@@ -34,15 +34,11 @@ ek_err ek_events_address_parse(ek_events_address *out, const char *option, const
 
 /* --- the publisher --- */
 
-typedef struct ek_events_form {
-    bool arrays; /* events as lists in vLLM's former order, for older consumers; otherwise as maps */
-} ek_events_form;
-
 typedef struct ek_events ek_events;
 
 typedef struct ek_events_opts {
     ek_events_address events, replay; /* replay.endpoint "": none */
-    ek_events_form form;
+    bool arrays;          /* events as lists in vLLM's former order, for older consumers; otherwise as maps */
     const char *topic;    /* copied */
     ek_held_queue *queue; /* borrowed until close */
 } ek_events_opts;

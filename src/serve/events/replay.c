@@ -143,7 +143,7 @@ void ek_history_clear(ek_history *h)
 
 enum { PAGES = 64 };
 
-int ek_events_snapshot(ek_buf **out, const ek_mirror *m, const ek_events_form *form, double time, uint64_t n_batches)
+int ek_events_snapshot(ek_buf **out, const ek_mirror *m, bool arrays, double time, uint64_t n_batches)
 {
     uint64_t per = n_batches ? ((uint64_t)m->n + n_batches - 1) / n_batches : 0;
     if (per < PAGES) per = PAGES;
@@ -152,7 +152,7 @@ int ek_events_snapshot(ek_buf **out, const ek_mirror *m, const ek_events_form *f
     *out = ek_alloc(sizeof **out * (size_t)n);
     for (int i = 0; i < n; i++) {
         int k = ek_mirror_list(m, &at, page, (int)per);
-        ek_events_write(&(*out)[i], form, time, i == 0, page, k);
+        ek_events_write(&(*out)[i], arrays, time, i == 0, page, k);
     }
     free(page);
     return n;
@@ -218,13 +218,13 @@ static bool next_batch(ek_replays *r, ek_replay *j, double time, ek_buf *none, e
     const ek_history *h = r->history;
     if (!j->snapshot && j->next < h->first) {
         if (snapshots(r) >= SNAPSHOTS) return false;
-        j->n_snapshot = ek_events_snapshot(&j->snapshot, r->mirror, r->form, time, h->next - j->next);
+        j->n_snapshot = ek_events_snapshot(&j->snapshot, r->mirror, r->arrays, time, h->next - j->next);
         j->snapshot_end = h->next;
         j->at = 0; /* it also counted batches of the history */
     }
     const ek_buf *b = &h->item[j->next % EK_HISTORY_BATCHES];
     if (j->snapshot) b = j->at < j->n_snapshot ? &j->snapshot[j->at] : none;
-    if (b == none && none->len == 0) ek_events_write(none, r->form, time, false, NULL, 0);
+    if (b == none && none->len == 0) ek_events_write(none, r->arrays, time, false, NULL, 0);
     *out = (ek_events_frame){b->data, b->len};
     return true;
 }

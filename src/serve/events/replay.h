@@ -12,12 +12,11 @@
 
 /* --- a batch: changes of held pages as vLLM's consumers read them --- */
 
-/* Appends one batch in msgpack: [time, [event, …], 0]. time: seconds since 1970. clear: an AllBlocksCleared comes
- * first. n may be 0. BlockStored: consecutive pages make one event with several hashes. A hash has 8 bytes on the wire
- * whatever its value, because llm-d takes no shorter ones. There are no groups: a page is reported once everything is
- * held that a prompt needs to resume after it. */
-void ek_events_write(ek_buf *out, const ek_events_form *form, double time, bool clear, const ek_held_change *change,
-                     int n);
+/* Appends one batch in msgpack: [time, [event, …], 0]. arrays: as in ek_events_opts. time: seconds since 1970. clear:
+ * an AllBlocksCleared comes first. n may be 0. BlockStored: consecutive pages make one event with several hashes. A
+ * hash has 8 bytes on the wire whatever its value, because llm-d takes no shorter ones. There are no groups: a page is
+ * reported once everything is held that a prompt needs to resume after it. */
+void ek_events_write(ek_buf *out, bool arrays, double time, bool clear, const ek_held_change *change, int n);
 
 /* --- the mirror --- */
 
@@ -58,7 +57,7 @@ void ek_history_clear(ek_history *h);                /* the next batch has numbe
 
 /* Lists the held pages in at most n_batches batches of at least 64 pages; the first batch clears everything. The caller
  * owns *out and the payloads. Returns the number of batches, at least 1. */
-int ek_events_snapshot(ek_buf **out, const ek_mirror *m, const ek_events_form *form, double time, uint64_t n_batches);
+int ek_events_snapshot(ek_buf **out, const ek_mirror *m, bool arrays, double time, uint64_t n_batches);
 
 /* Frames of a message. */
 typedef struct ek_events_frame {
@@ -89,7 +88,7 @@ typedef struct ek_replay {
 typedef struct ek_replays {
     const ek_history *history;
     const ek_mirror *mirror;
-    const ek_events_form *form;
+    bool arrays;
     /* Sends a batch, or the end if payload.data is NULL. */
     ek_replay_sent (*send)(void *arg, ek_events_frame peer, uint64_t number, ek_events_frame payload);
     void *arg;

@@ -36,11 +36,6 @@ ek_err ek_fetch_parse(ek_fetch_from *out, const char *word)
     return ek_fail(EK_EINVAL, "off, public or all is needed, not %.80s", word);
 }
 
-ek_err ek_fetch_open(void)
-{
-    return ek_curl_load();
-}
-
 /* --- addresses --- */
 
 /* An IPv4 address, or an IPv6 one; an IPv4 address within an IPv6 one is itself. */

@@ -26,9 +26,6 @@ ek_err ek_fetch_parse(ek_fetch_from *out, const char *word);
  * of groups. In IPv6 only global unicast addresses without an embedded address are public. */
 bool ek_fetch_is_public(const struct sockaddr *address);
 
-/* Loads libcurl. ENOTFOUND, EINVAL. One thread, before the others. */
-ek_err ek_fetch_open(void);
-
 /* The result of a GET of an http(s) URL. */
 typedef struct ek_fetched {
     char *url; /* owned */
@@ -47,7 +44,8 @@ typedef struct ek_fetches {
 
 void ek_fetches_add(ek_fetches *f, const char *url, size_t n);
 ek_fetched *ek_fetches_find(const ek_fetches *f, const char *url, size_t n); /* NULL without */
-/* Fetches all remaining URLs at the same time and waits. Any thread. Ends soon after *dropped is set. */
+/* Fetches all remaining URLs at the same time and waits. Any thread, after ek_curl_load. Ends soon after *dropped is
+ * set. */
 void ek_fetches_run(ek_fetches *f, ek_fetch_from from, const atomic_bool *dropped);
 void ek_fetches_fini(ek_fetches *f);
 

@@ -227,7 +227,7 @@ static ek_err read_messages(ek_api_request *r, const json_t *list, const ek_api_
     return EK_OK;
 }
 
-static ek_err read_chat(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+ek_err ek_ollama_read_chat(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *list = ek_field(body, "messages");
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_OLLAMA_CHAT));
@@ -276,7 +276,7 @@ static void add_message(ek_api_request *r, ek_role role, const json_t *text)
                     json_string_length(text));
 }
 
-static ek_err read_generate(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+ek_err ek_ollama_read_generate(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *prompt, *system;
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_OLLAMA_GENERATE));
@@ -310,25 +310,3 @@ static ek_err read_generate(ek_api_request *r, const json_t *body, const ek_api_
     r->prompt.add_generation_prompt = true;
     return EK_OK;
 }
-
-/* --- the two paths --- */
-
-static ek_err make_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
-{
-    const ek_ollama *own = r->own;
-    if (own->loaded) return EK_OK;
-    if (!own->raw) return ek_turn_prompt_make(out, m, &r->conversation, r->tools, &r->prompt);
-    return ek_openai_text_prompt(out, m, ek_buf_text(&own->text), own->text.len, true, &r->prompt);
-}
-
-/* Members that both paths share. */
-#define REPLIES                                                                                                       \
-    .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .prompt = make_prompt, .answer = ek_ollama_answer, \
-    .answer_bytes = ek_ollama_answer_bytes, .event = ek_ollama_event, .step = ek_ollama_step,                         \
-    .finish = ek_ollama_finish, .end = ek_ollama_end, .failed = ek_ollama_failed, .heartbeat = ek_ollama_heartbeat,   \
-    .vendor = EK_API_OLLAMA, .error = ek_ollama_error
-
-const ek_dialect ek_dialect_ollama_chat = {.path = "/api/chat", .prompt_param = "messages", .read = read_chat, REPLIES};
-
-const ek_dialect ek_dialect_ollama_generate = {
-    .path = "/api/generate", .prompt_param = "prompt", .read = read_generate, REPLIES};

@@ -30,16 +30,10 @@ ek_err ek_ollama_keep_alive(ek_api_request *r, const json_t *body, bool *zero);
 /* Reads `model` (formerly `name`) into r->model. EINVAL without it. */
 ek_err ek_ollama_model(ek_api_request *r, const json_t *body);
 
-/* The writers of a reply, as in ek_dialect. */
-void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
-void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice);
-void ek_ollama_step(ek_buf *out, const ek_api_reply *r);
-void ek_ollama_end(ek_buf *out, const ek_api_reply *r);
-void ek_ollama_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
-void ek_ollama_heartbeat(ek_buf *out);
+/* As in ek_dialect. */
+ek_err ek_ollama_read_chat(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+ek_err ek_ollama_read_generate(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 void ek_ollama_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
-ek_err ek_ollama_answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
-size_t ek_ollama_answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
 
 /* Replies of paths without a body. */
 void ek_ollama_version(ek_buf *out);

@@ -95,7 +95,7 @@ static void put_end(ek_buf *out, const ek_api_reply *r)
 /* --- a stream --- */
 
 /* A blank before the next line, where JSON allows it, because parsers of lines fail at an empty line. */
-void ek_ollama_heartbeat(ek_buf *out)
+static void heartbeat(ek_buf *out)
 {
     ek_buf_char(out, ' ');
 }
@@ -128,7 +128,7 @@ static void call_line(ek_buf *out, const ek_api_reply *r, int index)
     ek_buf_fini(&call);
 }
 
-void ek_ollama_step(ek_buf *out, const ek_api_reply *r)
+static void step(ek_buf *out, const ek_api_reply *r)
 {
     ek_ollama *own = r->own;
     const ek_buf *b = &own->held;
@@ -140,23 +140,23 @@ void ek_ollama_step(ek_buf *out, const ek_api_reply *r)
 }
 
 /* Text is held back until the step has ended or another event comes. */
-void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
     ek_ollama *own = r->own;
     const bool thoughts = e->kind == EK_REPLY_REASONING, text = thoughts || e->kind == EK_REPLY_CONTENT;
     (void)choice;
-    if (!text || thoughts != own->thoughts) ek_ollama_step(out, r);
+    if (!text || thoughts != own->thoughts) step(out, r);
     if (e->kind == EK_REPLY_CALL_END || e->kind == EK_REPLY_CALL_CUT) call_line(out, r, e->call);
     if (!text) return;
     own->thoughts = thoughts;
     ek_buf_add(&own->held, e->text, e->n);
 }
 
-void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice)
+static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     ek_ollama *own = r->own;
     (void)choice;
-    ek_ollama_step(out, r);
+    step(out, r);
     ek_event_begin(out, r);
     put_head(out, r->model, r->created);
     put_said(out, own->generate, &(said){0});
@@ -172,17 +172,17 @@ void ek_ollama_error(ek_buf *out, int status, const char *text, const char *para
     ek_buf_char(out, '}');
 }
 
-void ek_ollama_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
     (void)choice;
-    ek_ollama_step(out, r);
+    step(out, r);
     ek_ollama_error(out, 500, text, NULL, NULL);
     ek_buf_char(out, '\n');
 }
 
 /* --- in one piece --- */
 
-void ek_ollama_end(ek_buf *out, const ek_api_reply *r)
+static void end(ek_buf *out, const ek_api_reply *r)
 {
     const ek_ollama *own = r->own;
     const ek_answer *a = &r->choices[0]->answer;
@@ -203,14 +203,14 @@ void ek_ollama_end(ek_buf *out, const ek_api_reply *r)
 
 enum { ESCAPED = 6, COPIED = 2 }; /* maximum bytes that one byte of text becomes; the text itself while it grows */
 
-size_t ek_ollama_answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+static size_t answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     size_t text = 0, n;
     for (size_t i = 0; i < prompt->ids.len; i++, text += n) ek_tokenizer_bytes(m->tokenizer, prompt->ids.data[i], &n);
     return 1024 + ESCAPED * strlen(r->model) + (ESCAPED + COPIED) * text;
 }
 
-ek_err ek_ollama_answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+static ek_err answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     const ek_ollama *own = r->own;
     put_head(out, r->model, own->now);
@@ -226,3 +226,25 @@ ek_err ek_ollama_answer(ek_buf *out, const ek_chat_model *m, const ek_api_reques
     ek_buf_fini(&text);
     return EK_OK;
 }
+
+/* --- the two paths --- */
+
+static ek_err make_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
+{
+    const ek_ollama *own = r->own;
+    if (own->loaded) return EK_OK;
+    if (!own->raw) return ek_turn_prompt_make(out, m, &r->conversation, r->tools, &r->prompt);
+    return ek_openai_text_prompt(out, m, ek_buf_text(&own->text), own->text.len, true, &r->prompt);
+}
+
+/* Members that both paths share. */
+#define REPLIES                                                                                                 \
+    .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .prompt = make_prompt, .answer = answer,     \
+    .answer_bytes = answer_bytes, .event = event, .step = step, .finish = finish, .end = end, .failed = failed, \
+    .heartbeat = heartbeat, .vendor = EK_API_OLLAMA, .error = ek_ollama_error
+
+const ek_dialect ek_dialect_ollama_chat = {
+    .path = "/api/chat", .prompt_param = "messages", .read = ek_ollama_read_chat, REPLIES};
+
+const ek_dialect ek_dialect_ollama_generate = {
+    .path = "/api/generate", .prompt_param = "prompt", .read = ek_ollama_read_generate, REPLIES};

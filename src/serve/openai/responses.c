@@ -424,7 +424,7 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     return EK_OK;
 }
 
-static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+ek_err ek_responses_read(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_responses_open(r);
     return read_fields(r, body, limits);
@@ -436,7 +436,7 @@ static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_lim
     return read_fields(r, body, limits);
 }
 
-static ek_err read_compact(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+ek_err ek_responses_read_compact(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_responses_open(r)->compact = true;
     EK_TRY(read_fields(r, body, limits));
@@ -450,22 +450,6 @@ static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r
     ek_buf_fmt(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", prompt->ids.len);
     return EK_OK;
 }
-
-#define REPLIES                                                                                                      \
-    .id_prefix = EK_RESPONSES_ID, .prompt_param = "input", .begin = ek_responses_begin, .event = ek_responses_event, \
-    .finish = ek_responses_finish, .failed = ek_responses_failed, .heartbeat = ek_openai_heartbeat,                  \
-    .error = ek_openai_error
-
-const ek_dialect ek_dialect_responses = {.path = "/v1/responses",
-                                         .repeats = true,
-                                         .read = read_body,
-                                         .end = ek_responses_end,
-                                         .queued = ek_responses_queued,
-                                         .cancelled = ek_responses_cancelled,
-                                         REPLIES};
-
-const ek_dialect ek_dialect_responses_compact = {
-    .path = "/v1/responses/compact", .read = read_compact, .end = ek_responses_compact_end, REPLIES};
 
 const ek_dialect ek_dialect_responses_count = {
     .path = "/v1/responses/input_tokens",

@@ -105,14 +105,10 @@ void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, co
 /* Keeps the latest response in o's store, if there is one; takes over response and leaves it empty. */
 void ek_responses_keep(const ek_api_reply *r, ek_buf *response);
 
-/* The writers of a reply, as in ek_dialect. */
+/* As in ek_dialect. */
+ek_err ek_responses_read(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+ek_err ek_responses_read_compact(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 void ek_responses_queued(ek_buf *out, const ek_api_reply *r, bool events);
 void ek_responses_cancelled(ek_buf *out, const ek_api_reply *r);
-void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice);
-void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
-void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice);
-void ek_responses_compact_end(ek_buf *out, const ek_api_reply *r);
-void ek_responses_end(ek_buf *out, const ek_api_reply *r);
-void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
 
 #endif

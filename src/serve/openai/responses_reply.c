@@ -196,12 +196,6 @@ void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, co
 
 /* --- a stream --- */
 
-typedef struct writer {
-    ek_buf *out;
-    const ek_api_reply *r;
-    ek_responses *own;
-} writer;
-
 void ek_responses_frame_open(ek_buf *out, const ek_api_reply *r, const char *type)
 {
     ek_responses *o = r->own;
@@ -217,219 +211,207 @@ void ek_responses_frame_close(ek_buf *out, const ek_api_reply *r)
     ek_event_end(out, r);
 }
 
-static void frame_open(writer *w, const char *type)
-{
-    ek_responses_frame_open(w->out, w->r, type);
-}
-
-static void frame_close(writer *w)
-{
-    ek_responses_frame_close(w->out, w->r);
-}
-
 /* Whether the open item is a thought that is sent as its summary. */
-static bool is_summary(const writer *w)
+static bool is_summary(const ek_responses *o)
 {
-    return w->own->summary && w->own->blocks.open == EK_REPLY_REASONING;
+    return o->summary && o->blocks.open == EK_REPLY_REASONING;
 }
 
 /* A frame about the open item: …,"item_id":…,"output_index":… */
-static void item_frame_open(writer *w, const char *type)
+static void item_frame_open(ek_buf *out, const ek_api_reply *r, const char *type)
 {
-    frame_open(w, type);
-    ek_buf_str(w->out, ",\"item_id\":");
-    ek_responses_put_id(w->out, w->r, prefix_of(w->own->blocks.open), w->own->blocks.n - 1);
-    ek_buf_fmt(w->out, ",\"output_index\":%d", w->own->blocks.n - 1);
-    ek_buf_fmt(w->out, ",\"%s\":0", is_summary(w) ? "summary_index" : "content_index");
+    ek_responses *o = r->own;
+    ek_responses_frame_open(out, r, type);
+    ek_buf_str(out, ",\"item_id\":");
+    ek_responses_put_id(out, r, prefix_of(o->blocks.open), o->blocks.n - 1);
+    ek_buf_fmt(out, ",\"output_index\":%d", o->blocks.n - 1);
+    ek_buf_fmt(out, ",\"%s\":0", is_summary(o) ? "summary_index" : "content_index");
 }
 
 /* A frame about the open item's only part. */
-static void part_frame_open(writer *w, bool done)
+static void part_frame_open(ek_buf *out, const ek_api_reply *r, bool done)
 {
     static const char *const types[2][2] = {{"content_part.added", "content_part.done"},
                                             {"reasoning_summary_part.added", "reasoning_summary_part.done"}};
-    item_frame_open(w, types[is_summary(w)][done]);
-    ek_buf_str(w->out, ",\"part\":");
+    item_frame_open(out, r, types[is_summary(r->own)][done]);
+    ek_buf_str(out, ",\"part\":");
 }
 
 /* Opens a frame about the text of the open item's part. */
-static void text_frame_open(writer *w, bool done)
+static void text_frame_open(ek_buf *out, const ek_api_reply *r, bool done)
 {
+    ek_responses *o = r->own;
     static const char *const types[3][2] = {{"output_text.delta", "output_text.done"},
                                             {"reasoning_text.delta", "reasoning_text.done"},
                                             {"reasoning_summary_text.delta", "reasoning_summary_text.done"}};
-    item_frame_open(w, types[w->own->blocks.open == EK_REPLY_CONTENT ? 0 : 1 + is_summary(w)][done]);
+    item_frame_open(out, r, types[o->blocks.open == EK_REPLY_CONTENT ? 0 : 1 + is_summary(o)][done]);
 }
 
-static void put_state(writer *w, const char *type, const char *status, const char *error)
+static void put_state(ek_buf *out, const ek_api_reply *r, const char *type, const char *status, const char *error)
 {
-    frame_open(w, type);
-    ek_buf_str(w->out, ",\"response\":");
-    ek_responses_put(w->out, w->r, status, error);
-    frame_close(w);
+    ek_responses_frame_open(out, r, type);
+    ek_buf_str(out, ",\"response\":");
+    ek_responses_put(out, r, status, error);
+    ek_responses_frame_close(out, r);
 }
 
-static void open_item(void *ctx, const ek_reply_event *e)
+static void open_item(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e)
 {
-    writer *w = ctx;
-    int index = w->own->blocks.n - 1;
+    ek_responses *o = r->own;
+    int index = o->blocks.n - 1;
     if (e->kind == EK_REPLY_CALL_START) {
-        ek_responses_open_call(w->out, w->r, e);
+        ek_responses_open_call(out, r, e);
         return;
     }
-    frame_open(w, "output_item.added");
-    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
-    if (e->kind == EK_REPLY_CONTENT) put_message(w->out, w->r, index, NULL, 0, NULL, "in_progress");
-    else put_reasoning(w->out, w->r, index, NULL, 0);
-    frame_close(w);
-    part_frame_open(w, false);
-    if (e->kind == EK_REPLY_CONTENT) put_text_part(w->out, "", 0, NULL);
-    else put_reasoning_part(w->out, w->r, "", 0);
-    frame_close(w);
+    ek_responses_frame_open(out, r, "output_item.added");
+    ek_buf_fmt(out, ",\"output_index\":%d,\"item\":", index);
+    if (e->kind == EK_REPLY_CONTENT) put_message(out, r, index, NULL, 0, NULL, "in_progress");
+    else put_reasoning(out, r, index, NULL, 0);
+    ek_responses_frame_close(out, r);
+    part_frame_open(out, r, false);
+    if (e->kind == EK_REPLY_CONTENT) put_text_part(out, "", 0, NULL);
+    else put_reasoning_part(out, r, "", 0);
+    ek_responses_frame_close(out, r);
 }
 
-static void put_piece(void *ctx, const char *s, size_t n)
+static void put_piece(ek_buf *out, const ek_api_reply *r, const char *s, size_t n)
 {
-    writer *w = ctx;
-    ek_responses *o = w->own;
+    ek_responses *o = r->own;
     int kind = o->blocks.open;
     if (kind == EK_REPLY_CALL_START) {
-        ek_responses_call_piece(w->out, w->r, s, n);
+        ek_responses_call_piece(out, r, s, n);
         return;
     }
-    text_frame_open(w, false);
-    ek_put_text_after(w->out, ",\"delta\":", s, n);
+    text_frame_open(out, r, false);
+    ek_put_text_after(out, ",\"delta\":", s, n);
     if (kind == EK_REPLY_CONTENT) {
         ek_buf logprobs = {0};
-        const ek_answer_part all = {.n = w->r->choices[0]->answer.content.len};
-        write_logprobs(&logprobs, w->r, &all, &o->n_logprobs);
-        ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
+        const ek_answer_part all = {.n = r->choices[0]->answer.content.len};
+        write_logprobs(&logprobs, r, &all, &o->n_logprobs);
+        ek_buf_fmt(out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
         ek_buf_fini(&logprobs);
     }
-    frame_close(w);
+    ek_responses_frame_close(out, r);
 }
 
 /* Closes an item of text, whose part of the answer is complete. */
-static void close_text(writer *w)
+static void close_text(ek_buf *out, const ek_api_reply *r)
 {
-    const ek_answer *a = &w->r->choices[0]->answer;
-    bool content = w->own->blocks.open == EK_REPLY_CONTENT;
+    ek_responses *o = r->own;
+    const ek_answer *a = &r->choices[0]->answer;
+    bool content = o->blocks.open == EK_REPLY_CONTENT;
     const ek_answer_part *p = ek_blocks_last(a, content ? EK_REPLY_CONTENT : EK_REPLY_REASONING);
     const char *s = p ? (content ? a->content.data : a->reasoning.data) + p->from : "";
     size_t n = p ? p->n : 0;
     ek_buf logprobs = {0};
-    int index = w->own->blocks.n - 1, from = 0;
-    while (p && content && from < w->r->choices[0]->n_logprobs && w->r->choices[0]->logprobs[from].from < p->from)
-        from++;
+    int index = o->blocks.n - 1, from = 0;
+    while (p && content && from < r->choices[0]->n_logprobs && r->choices[0]->logprobs[from].from < p->from) from++;
     int first = from;
-    if (p && content) write_logprobs(&logprobs, w->r, p, &from);
-    text_frame_open(w, true);
-    ek_put_text_after(w->out, ",\"text\":", s, n);
-    if (content) ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
-    frame_close(w);
-    part_frame_open(w, true);
-    if (content) put_text_part(w->out, s, n, &logprobs);
-    else put_reasoning_part(w->out, w->r, s, n);
-    if (is_summary(w) && is_limited(w->r->choices[0])) ek_buf_str(w->out, ",\"status\":\"incomplete\"");
-    frame_close(w);
-    frame_open(w, "output_item.done");
-    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
-    if (p) put_part(w->out, w->r, index, p, p == &a->parts[a->n_parts - 1], &first);
-    frame_close(w);
+    if (p && content) write_logprobs(&logprobs, r, p, &from);
+    text_frame_open(out, r, true);
+    ek_put_text_after(out, ",\"text\":", s, n);
+    if (content) ek_buf_fmt(out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
+    ek_responses_frame_close(out, r);
+    part_frame_open(out, r, true);
+    if (content) put_text_part(out, s, n, &logprobs);
+    else put_reasoning_part(out, r, s, n);
+    if (is_summary(o) && is_limited(r->choices[0])) ek_buf_str(out, ",\"status\":\"incomplete\"");
+    ek_responses_frame_close(out, r);
+    ek_responses_frame_open(out, r, "output_item.done");
+    ek_buf_fmt(out, ",\"output_index\":%d,\"item\":", index);
+    if (p) put_part(out, r, index, p, p == &a->parts[a->n_parts - 1], &first);
+    ek_responses_frame_close(out, r);
     ek_buf_fini(&logprobs);
 }
 
-static void close_item(void *ctx)
+static void close_item(ek_buf *out, const ek_api_reply *r)
 {
-    writer *w = ctx;
-    if (w->own->blocks.open == EK_REPLY_CALL_START) ek_responses_close_call(w->out, w->r);
-    else close_text(w);
-    w->own->cut = false;
+    ek_responses *o = r->own;
+    if (o->blocks.open == EK_REPLY_CALL_START) ek_responses_close_call(out, r);
+    else close_text(out, r);
+    o->cut = false;
 }
 
 /* The written part of the call stays. */
-static void cut_item(void *ctx, const char *closing, size_t n)
+static void cut_item(ek_buf *out, const ek_api_reply *r, const char *closing, size_t n)
 {
-    writer *w = ctx;
-    ek_buf_add(&w->own->closing, closing, n);
-    w->own->cut = true;
+    ek_responses *o = r->own;
+    (void)out;
+    ek_buf_add(&o->closing, closing, n);
+    o->cut = true;
 }
 
 static const ek_block_writer block_writer = {open_item, put_piece, cut_item, close_item};
 
 /* The item of a summary, the first of its response. */
-static void put_summary_frames(writer *w)
+static void put_summary_frames(ek_buf *out, const ek_api_reply *r)
 {
     for (int done = 0; done < 2; done++) {
-        frame_open(w, done ? "output_item.done" : "output_item.added");
-        ek_buf_str(w->out, ",\"output_index\":0,\"item\":");
-        put_compaction(w->out, w->r, 0, done);
-        frame_close(w);
+        ek_responses_frame_open(out, r, done ? "output_item.done" : "output_item.added");
+        ek_buf_str(out, ",\"output_index\":0,\"item\":");
+        put_compaction(out, r, 0, done);
+        ek_responses_frame_close(out, r);
     }
 }
 
-void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice)
+static void begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
-    writer w = {out, r, r->own};
+    ek_responses *o = r->own;
     (void)choice;
-    w.own->begun = true;
-    if (!w.own->queued) put_state(&w, "created", "in_progress", NULL);
-    put_state(&w, "in_progress", "in_progress", NULL);
-    if (!w.own->stands_for) return;
-    put_summary_frames(&w);
-    w.own->blocks.n++;
+    o->begun = true;
+    if (!o->queued) put_state(out, r, "created", "in_progress", NULL);
+    put_state(out, r, "in_progress", "in_progress", NULL);
+    if (!o->stands_for) return;
+    put_summary_frames(out, r);
+    o->blocks.n++;
 }
 
-void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
-    writer w = {out, r, r->own};
+    ek_responses *o = r->own;
     (void)choice;
-    if (w.own->compacting) return;
-    ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
+    if (o->compacting) return;
+    ek_blocks_event(&o->blocks, e, &block_writer, out, r);
 }
 
-void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice)
+static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
-    writer w = {out, r, r->own};
+    ek_responses *o = r->own;
     (void)choice;
-    if (!w.own->compacting) {
-        ek_blocks_end(&w.own->blocks, &block_writer, &w);
-        return;
-    }
-    put_summary_frames(&w);
+    if (o->compacting) put_summary_frames(out, r);
+    else ek_blocks_end(&o->blocks, &block_writer, out, r);
 }
 
-void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
-    writer w = {out, r, r->own};
-    if (!w.own->begun) ek_responses_begin(out, r, choice);
-    put_state(&w, "failed", "failed", text);
-    if (!w.own->background) return;
+    ek_responses *o = r->own;
+    if (!o->begun) begin(out, r, choice);
+    put_state(out, r, "failed", "failed", text);
+    if (!o->background) return;
     ek_buf response = {0};
     ek_responses_put(&response, r, "failed", text);
     ek_responses_keep(r, &response);
     ek_buf_fini(&response);
 }
 
-void ek_responses_end(ek_buf *out, const ek_api_reply *r)
+static void end(ek_buf *out, const ek_api_reply *r)
 {
     ek_responses *o = r->own;
-    writer w = {out, r, o};
     const char *status = is_limited(r->choices[0]) ? "incomplete" : "completed";
     ek_buf response = {0};
     ek_responses_put(&response, r, status, NULL);
     if (r->stream) {
-        frame_open(&w, status);
+        ek_responses_frame_open(out, r, status);
         ek_buf_str(out, ",\"response\":");
     }
     ek_buf_add(out, response.data, response.len);
-    if (r->stream) frame_close(&w);
+    if (r->stream) ek_responses_frame_close(out, r);
     ek_responses_extend(o, &response);
     ek_responses_keep(r, &response);
     ek_buf_fini(&response);
 }
 
-void ek_responses_compact_end(ek_buf *out, const ek_api_reply *r)
+static void compact_end(ek_buf *out, const ek_api_reply *r)
 {
     const ek_responses *o = r->own;
     ek_put_string_after(out, "{\"id\":", r->id);
@@ -443,3 +425,18 @@ void ek_responses_compact_end(ek_buf *out, const ek_api_reply *r)
     ek_put_extension(out, r);
     ek_buf_char(out, '}');
 }
+
+#define REPLIES                                                                                              \
+    .id_prefix = EK_RESPONSES_ID, .prompt_param = "input", .begin = begin, .event = event, .finish = finish, \
+    .failed = failed, .heartbeat = ek_openai_heartbeat, .error = ek_openai_error
+
+const ek_dialect ek_dialect_responses = {.path = "/v1/responses",
+                                         .repeats = true,
+                                         .read = ek_responses_read,
+                                         .end = end,
+                                         .queued = ek_responses_queued,
+                                         .cancelled = ek_responses_cancelled,
+                                         REPLIES};
+
+const ek_dialect ek_dialect_responses_compact = {
+    .path = "/v1/responses/compact", .read = ek_responses_read_compact, .end = compact_end, REPLIES};

@@ -19,23 +19,12 @@ void ek_new_items_fini(ek_new_items *items)
 
 static ek_err not_found(const char *id)
 {
-    ek_buf quoted = {0};
-    const size_t n = strlen(id), max = EK_CONVERSATION_ID;
-    ek_json_quote(&quoted, id, n < max ? n : max);
-    ek_err err = ek_fail(EK_ENOTFOUND, "there is no conversation %s here: it was deleted, or made room for others",
-                         quoted.data);
-    ek_buf_fini(&quoted);
-    return err;
+    return ek_stored_nothing("conversation", id, strlen(id), "here: it was deleted, or made room for others");
 }
 
 static ek_err no_item(const char *id)
 {
-    ek_buf quoted = {0};
-    const size_t n = strlen(id), max = EK_CONVERSATION_ID;
-    ek_json_quote(&quoted, id, n < max ? n : max);
-    ek_err err = ek_fail(EK_ENOTFOUND, "there is no item %s in it", quoted.data);
-    ek_buf_fini(&quoted);
-    return err;
+    return ek_stored_nothing("item", id, strlen(id), "in it");
 }
 
 /* Holds the entry, which stays unchanged until it is released. */
@@ -49,14 +38,6 @@ static ek_err hold(ek_response_store *s, uint64_t owner, const char *id, ek_resp
     pthread_mutex_unlock(&s->lock);
     *out = e;
     return e ? EK_OK : not_found(id);
-}
-
-static void let_go(ek_response_entry *e)
-{
-    ek_response_store *s = e->store;
-    pthread_mutex_lock(&s->lock);
-    ek_response_entry_let_go(e); /* and is freed, if it was forgotten meanwhile */
-    pthread_mutex_unlock(&s->lock);
 }
 
 /* --- new texts --- */
@@ -149,7 +130,7 @@ static ek_err finish(change *c)
 {
     ek_buf_char(&c->to.input, ']');
     ek_err err = put(c->s, c->owner, &c->to);
-    let_go(c->from);
+    ek_response_store_release(c->from);
     pthread_mutex_unlock(&c->s->changing);
     return err;
 }
@@ -193,7 +174,7 @@ ek_err ek_conversation_delete_item(ek_response_store *s, uint64_t owner, const c
     const int i = find(c.from, c.from->items.n, item);
     if (i < 0) {
         ek_buf_fini(&c.to.input);
-        let_go(c.from);
+        ek_response_store_release(c.from);
         pthread_mutex_unlock(&s->changing);
         return no_item(item);
     }
@@ -217,7 +198,7 @@ ek_err ek_conversation_size(ek_response_store *s, uint64_t owner, const char *id
     ek_response_entry *e;
     EK_TRY(hold(s, owner, id, &e));
     *n = e->input.len;
-    let_go(e);
+    ek_response_store_release(e);
     return EK_OK;
 }
 
@@ -226,7 +207,7 @@ ek_err ek_conversation_put(ek_buf *out, ek_response_store *s, uint64_t owner, co
     ek_response_entry *e;
     EK_TRY(hold(s, owner, id, &e));
     ek_buf_add(out, ek_buf_text(&e->response), e->response.len);
-    let_go(e);
+    ek_response_store_release(e);
     return EK_OK;
 }
 
@@ -236,7 +217,7 @@ ek_err ek_conversation_put_item(ek_buf *out, ek_response_store *s, uint64_t owne
     EK_TRY(hold(s, owner, id, &e));
     const int i = find(e, e->items.n, item);
     if (i >= 0) ek_buf_add(out, ek_buf_text(&e->input) + e->items.at[i].item.from, e->items.at[i].item.n);
-    let_go(e);
+    ek_response_store_release(e);
     return i < 0 ? no_item(item) : EK_OK;
 }
 
@@ -373,7 +354,7 @@ ek_err ek_conversation_put_page(ek_buf *out, ek_response_store *s, uint64_t owne
     EK_TRY(hold(s, owner, id, &e));
     const bool is = range_of(&r, e, e->items.n, page);
     if (is) put_page(out, ek_buf_text(&e->input), &e->items, &r);
-    let_go(e);
+    ek_response_store_release(e);
     return is ? EK_OK : no_item(page->after);
 }
 

@@ -190,14 +190,7 @@ ek_item_node *ek_item_find(const ek_item_index *x, uint64_t key)
 
 static ek_err no_item(const char *id, size_t n)
 {
-    ek_buf quoted = {0};
-    enum { MAX_SHOWN = 80 };
-    ek_json_quote(&quoted, id, n < MAX_SHOWN ? n : MAX_SHOWN);
-    ek_err err = ek_fail(EK_ENOTFOUND,
-                         "there is no item %s here: its response was not stored, was deleted, or made room for others",
-                         quoted.data);
-    ek_buf_fini(&quoted);
-    return err;
+    return ek_stored_nothing("item", id, n, "here: its response was not stored, was deleted, or made room for others");
 }
 
 static ek_err read_item(const ek_api_limits *limits, const char *text, size_t n, json_t **out)

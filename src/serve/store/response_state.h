@@ -104,6 +104,8 @@ void ek_response_record_fini(ek_response_record *r);
 bool ek_response_store_put_read(ek_response_store *s, ek_response_record *r);
 
 ek_err ek_response_not_found(const char *id);
+/* ENOTFOUND: "there is no KIND "ID" WHY". */
+ek_err ek_stored_nothing(const char *kind, const char *id, size_t n, const char *why);
 
 /* --- the folder of files ---
  *

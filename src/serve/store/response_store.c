@@ -8,6 +8,7 @@
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "serve/store/response_state.h"
+#include "text/json/json.h"
 
 bool ek_responses_is_id(const char *id)
 {
@@ -332,6 +333,16 @@ ek_err ek_response_not_found(const char *id)
 {
     return ek_fail(EK_ENOTFOUND,
                    "there is no response %.80s here: it was not stored, was deleted, or made room for others", id);
+}
+
+ek_err ek_stored_nothing(const char *kind, const char *id, size_t n, const char *why)
+{
+    enum { MAX_SHOWN = 80 };
+    ek_buf quoted = {0};
+    ek_json_quote(&quoted, id, n < MAX_SHOWN ? n : MAX_SHOWN);
+    ek_err err = ek_fail(EK_ENOTFOUND, "there is no %s %s %s", kind, quoted.data, why);
+    ek_buf_fini(&quoted);
+    return err;
 }
 
 /* A client decides how fast a reply is read, so responses that one owner's clients read slowly must leave room for

@@ -44,6 +44,8 @@ void ek_workers_set_share(ek_workers *w, int n);
 ek_err ek_workers_add(ek_workers *w, ek_job *job);
 /* The same even if the queue is full: for clean-up, and for a job that continues. */
 void ek_workers_add_always(ek_workers *w, ek_job *job);
+/* Runs a clean-up and its done: a large one on a worker, others at once, also if w is NULL. */
+void ek_workers_clean(ek_workers *w, ek_job *job, bool large);
 int ek_workers_waiting(const ek_workers *w); /* jobs that wait or run */
 /* Runs the queued jobs to their end, calls done for each, and ends the threads. */
 void ek_workers_close(ek_workers *w);

@@ -312,6 +312,16 @@ void ek_workers_add_always(ek_workers *w, ek_job *job)
     if (wants) pthread_cond_signal(&w->wake);
 }
 
+void ek_workers_clean(ek_workers *w, ek_job *job, bool large)
+{
+    if (w && large) {
+        ek_workers_add_always(w, job);
+        return;
+    }
+    job->run(job);
+    job->done(job);
+}
+
 ek_err ek_workers_add(ek_workers *w, ek_job *job)
 {
     pthread_mutex_lock(&w->lock);
