@@ -13,67 +13,22 @@
 #include <string.h>
 
 #include "../support/checkpoint.h"
-#include "../support/drafter.h"
-#include "../support/fake_cuda.h"
 #include "../support/files.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
 #include "engine/budget.h"
-#include "engine/trace.h"
+#include "faked.h"
 #include "gpu/fit/fit.h"
 #include "gpu/several/several.h"
 #include "gpu/several/state.h"
 #include "gpu/step/run.h"
 #include "ops/linear/linear_layout.h"
 
-static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
-
-static ek_gpu_driver good(void)
-{
-    ek_gpu_driver d = {.modules = modules, .built_with = 13000};
-    fake_cuda_reset(&d.api);
-    fake.devices = FAKE_DEVICES;
-    return d;
-}
-
 /* --- steps */
-
-enum { REPLY = 6 };
 
 static ek_model *open_model(const char *shape, ek_kv_format kv, bool deferred)
 {
-    static ek_config c;
-    ek_model *m;
-    ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = kv, .v_format = kv, .deferred = deferred};
-    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
-    assert_int_equal(ek_model_synthetic(&m, &c, shape[0] == 'Q' ? 4 : 0, 5, &o), EK_OK);
-    return m;
-}
-
-static ek_err try(ek_engine *e, ek_trace out[2], bool digests)
-{
-    static const int32_t tokens[] = {2, 5, 9, 11, 3};
-    ek_ask a[2] = {{.tokens = tokens,
-                    .n_tokens = 5,
-                    .max_tokens = REPLY,
-                    .prompt_logits_from = 5,
-                    .ignore_eos = true,
-                    .digests = digests, /* so that steps begin ahead */
-                    .sampling = ek_sampling_greedy()}};
-    a[1] = a[0];
-    a[1].n_tokens = 3, a[1].prompt_logits_from = 3;
-    a[1].sampling.temperature = 1;
-    return ek_trace_run(e, a, 2, out);
-}
-
-/* Of both requests: as long as they were to be. */
-static void check_ends(ek_trace out[2])
-{
-    for (int k = 0; k < 2; k++) {
-        assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
-        assert_int_equal(out[k].n_reply, REPLY);
-        ek_trace_fini(&out[k]);
-    }
+    return open_tiny(shape, kv, kv, deferred);
 }
 
 /* HOST: the CPU has the first layer; EXPERTS: its experts */
@@ -111,10 +66,9 @@ static void is_refused_in_words(how by)
 
 static void check_steps(const char *shape, int n, how by)
 {
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_ranks *r;
     ek_engine *e;
-    ek_trace out[2];
     ek_model *m = open_model(shape, EK_KV_I16, n != 2);
     const ek_err err = open_ranks(&r, &d, m, n, by);
     if (err == EK_EUNSUPPORTED) {
@@ -125,8 +79,7 @@ static void check_steps(const char *shape, int n, how by)
         for (int i = 0; i < n; i++)                    /* each reaches the others: they are neighbours, or the last */
             assert_int_equal(fake.reached[i], ((1u << n) - 1) & ~(1u << i));
         assert_int_equal(open_engine(&e, r, NULL), EK_OK);
-        assert_int_equal(try(e, out, true), EK_OK);
-        check_ends(out);
+        check_replies(e, true);
         assert_true(fake.graph_launches > 0);
         ek_engine_close(e);
         ek_ranks_close(r);
@@ -147,38 +100,16 @@ static void steps_are_queued_and_all_is_given_back(void **state)
 
 /* --- failures */
 
-static ek_drafter *open_drafter(ek_model *m)
-{
-    static ek_config c;
-    const ek_model_opts o = {.cpu = ek_cpu_detect()};
-    ek_drafter *d;
-    drafter_config(&c, ek_model_config(m), 0);
-    assert_int_equal(ek_drafter_synthetic(&d, &c, 5, m, &o), EK_OK);
-    return d;
-}
-
 static bool asked(ek_model *m, const ek_drafter *drafter, int n, how by, const ek_gpu_driver *d, ek_trace out[2],
                   bool *refused, int *from, int *to)
 {
     ek_ranks *r = NULL;
     ek_engine *e = NULL;
-    char why[256] = "";
     ek_err err = open_ranks(&r, d, m, n, by);
     if (!err && drafter) err = ek_gpu_add_drafter(ek_ranks_drafting(r), drafter);
     if (!err) err = open_engine(&e, r, drafter);
-    if (err) {
-        assert_true(strlen(ek_err_text()) > 20);
-        assert_null(strchr(ek_err_text(), '\n'));
-    } else {
-        *from = fake.calls;
-        assert_int_equal(try(e, out, true), EK_OK);
-        *to = fake.calls;
-        *refused = ek_engine_broken(e, why, sizeof why);
-        assert_true(*refused == (strstr(why, "cannot be used any more") != NULL));
-        static const int32_t token = 3;
-        ek_request_opts one = {.tokens = &token, .n_tokens = 1, .max_tokens = 1, .sampling = ek_sampling_greedy()};
-        if (*refused) assert_int_equal(ek_engine_submit(e, &one, NULL), EK_ESHUTDOWN);
-    }
+    if (err) check_refusal();
+    else ask_failing(e, out, refused, from, to);
     if (e) ek_engine_close(e);
     ek_ranks_close(r);
     return !err;
@@ -200,8 +131,8 @@ static void any_call_of_any_device_may_fail(void **state)
                {"T2", 2, EXPERTS, false}, {"Q1", 2, OUTPUTS, true}, {"T2", 2, OUTPUTS, false}};
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         ek_model *m = open_model(way[i].shape, EK_KV_Q8, false);
-        ek_drafter *drafter = way[i].drafts ? open_drafter(m) : NULL;
-        ek_gpu_driver d = good();
+        ek_drafter *drafter = way[i].drafts ? open_drafter(m, 0) : NULL;
+        ek_gpu_driver d = faked(FAKE_DEVICES);
         ek_trace whole[2], out[2];
         bool refused;
         int from = 0, to = 0, a, b, answered = 0, failed = 0;
@@ -211,7 +142,7 @@ static void any_call_of_any_device_may_fail(void **state)
         for (int n = 1; n <= calls; n++)
             for (size_t k = 0; k < sizeof errors / sizeof *errors; k++) {
                 if (n % (some ? 31 * more : 5 * more) != (int)k) continue; /* calls are alike */
-                d = good();
+                d = faked(FAKE_DEVICES);
                 fake.fail_call = n, fake.fail_with = errors[k];
                 const bool opened = asked(m, drafter, way[i].n, way[i].by, &d, out, &refused, &a, &b);
                 if (!fake.broken && n <= to) fake_cuda_is_empty(); /* what fails to be freed, behind `to`, stays */
@@ -219,17 +150,7 @@ static void any_call_of_any_device_may_fail(void **state)
                     assert_true(n <= from);
                     continue;
                 }
-                bool error = false;
-                for (int r = 0; r < 2; r++) {
-                    if (out[r].finish == EK_FINISH_ERROR) {
-                        error = true;
-                        assert_true(strlen(out[r].text) > 20);
-                    } else {
-                        assert_int_equal(out[r].finish, EK_FINISH_LENGTH);
-                        assert_int_equal(out[r].n_reply, REPLY);
-                    }
-                    ek_trace_fini(&out[r]);
-                }
+                const bool error = check_failing(out);
                 if (fake.broken && n > from && n <= to) assert_true(error && refused);
                 if (errors[k] == 700 && !fake.broken) assert_true(!error && !refused);
                 answered += !error, failed += error;
@@ -252,10 +173,9 @@ static void any_call_of_any_device_may_fail(void **state)
 static void experts_stay_on_the_host(void **state)
 {
     (void)state;
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_ranks *r;
     ek_engine *e;
-    ek_trace out[2];
     ek_model *m = open_model("Q2", EK_KV_F16, true);
     const ek_layer_weights *w = &m->w.layer[0];
     assert_int_equal(open_ranks(&r, &d, m, 1, EXPERTS), EK_OK);
@@ -263,8 +183,7 @@ static void experts_stay_on_the_host(void **state)
     assert_non_null(ek_linear_panel(&w->expert_down[1], 0));
     assert_true((double)m->w.block_bytes < ek_model_layer_bytes(m, 0) + 4e6); /* it begins with a huge page */
     assert_int_equal(open_engine(&e, r, NULL), EK_OK);
-    assert_int_equal(try(e, out, true), EK_OK);
-    check_ends(out);
+    check_replies(e, true);
     ek_engine_close(e);
     ek_ranks_close(r);
     fake_cuda_is_empty();
@@ -279,7 +198,7 @@ static void experts_stay_on_the_host(void **state)
 static void what_is_not_there_is_refused_in_a_sentence(void **state)
 {
     (void)state;
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_ranks *r;
     ek_model *m = open_model("Q1", EK_KV_F16, false);
     fake.devices = 2;
@@ -310,7 +229,7 @@ static void keys_get_their_share_of_each_device(void **state)
     const double towers = 50e6;
     for (int by = LAYERS; by <= OUTPUTS; by += OUTPUTS - LAYERS)
         for (int n = 1 + (by == OUTPUTS); n <= 2; n++) {
-            ek_gpu_driver d = good();
+            ek_gpu_driver d = faked(FAKE_DEVICES);
             ek_ranks *r;
             double part = 0;
             ek_model *m = open_model("Q2", EK_KV_I16, false);
@@ -357,7 +276,7 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
 {
     const int requests = more ? 64 : 2; /* of a drafter a row each */
     ek_model *m = open_model(shape, EK_KV_F16, false);
-    ek_drafter *drafter = more ? open_drafter(m) : NULL;
+    ek_drafter *drafter = more ? open_drafter(m, 0) : NULL;
     ek_engine_opts o = ek_engine_defaults();
     int opened = 0, refused = 0;
     ek_fit_opts r = {.n = n,
@@ -374,10 +293,9 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
     r.beside.kv_bytes = ek_budget_request_bytes(ek_model_kv_layout(m), o.ctx_tokens);
     ek_executor_sizes_of(&r.beside.step, &o, ek_model_config(m), 0);
     for (double bytes = 1e6; opened < 5; bytes *= 1.05) {
-        ek_gpu_driver d = good();
+        ek_gpu_driver d = faked(FAKE_DEVICES);
         ek_ranks *ranks;
         ek_engine *e;
-        ek_trace out[2];
         r.max_bytes = bytes;
         const ek_err err = ek_ranks_open(&ranks, &d, m, &r);
         if (err) {
@@ -394,8 +312,7 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
             check_paper(m, &r, ranks, on.room);
             if (ek_engine_open_on(&e, &on, &o))
                 fail_msg("%s on %d by %d, %.0f bytes: %s", shape, n, by, bytes, ek_err_text());
-            assert_int_equal(try(e, out, false), EK_OK);
-            check_ends(out);
+            check_replies(e, false);
             opened++;
             ek_engine_close(e);
             ek_ranks_close(ranks);
@@ -435,7 +352,7 @@ static void the_table_stays_on_the_host_where_little_may_be_taken(void **state)
     (void)state;
     static ek_config c;
     char *dir = temp_dir();
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_ranks *r;
     ek_model *m = open_checkpoint(dir, &c);
     ek_fit_opts o = {.n = 1};
@@ -458,10 +375,10 @@ static void the_table_stays_on_the_host_where_little_may_be_taken(void **state)
 static void a_drafter_counts_as_weights(void **state)
 {
     (void)state;
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_ranks *r;
     ek_model *m = open_model("Q1", EK_KV_F16, false);
-    ek_drafter *drafter = open_drafter(m);
+    ek_drafter *drafter = open_drafter(m, 0);
     assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_fit_opts){.n = 2, .ordinal = {0, 1}}), EK_OK);
     const double before = ek_gpu_bytes(ek_ranks_drafting(r));
     assert_int_equal(ek_gpu_add_drafter(ek_ranks_drafting(r), drafter), EK_OK);
@@ -477,7 +394,7 @@ static void a_drafter_counts_as_weights(void **state)
 static void outputs_need_peers(void **state)
 {
     (void)state;
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_ranks *r;
     ek_model *m = open_model("Q1", EK_KV_F16, false);
     fake.apart = true;
@@ -489,19 +406,14 @@ static void outputs_need_peers(void **state)
     assert_int_equal(fake.reached[0] | fake.reached[1], 0);
     static const CUresult no[] = {EK_CU_NO_PEER, EK_CU_TOO_MANY_PEERS}; /* which break nothing */
     for (int i = 0; i < 2; i++) {
-        d = good();
+        d = faked(FAKE_DEVICES);
         fake.enable_error = no[i];
         assert_int_equal(open_ranks(&r, &d, m, 2, OUTPUTS), EK_EUNSUPPORTED);
         assert_non_null(strstr(ek_err_text(), "cuda:0 does not reach the memory of cuda:1"));
         assert_int_equal(open_ranks(&r, &d, m, 2, LAYERS), EK_OK);
-        ek_trace out[2];
         ek_engine *e;
         assert_int_equal(open_engine(&e, r, NULL), EK_OK);
-        assert_int_equal(try(e, out, true), EK_OK);
-        for (int k = 0; k < 2; k++) {
-            assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
-            ek_trace_fini(&out[k]);
-        }
+        check_replies(e, true);
         ek_engine_close(e);
         ek_ranks_close(r);
     }
@@ -514,16 +426,14 @@ static void devices_may_have_graphs_of_their_own(void **state)
 {
     (void)state;
     for (int n = 2; n <= 3; n++) {
-        ek_gpu_driver d = good();
+        ek_gpu_driver d = faked(FAKE_DEVICES);
         ek_ranks *r;
         ek_engine *e;
         ek_model *m = open_model("T1", EK_KV_I16, false);
         assert_int_equal(open_ranks(&r, &d, m, n, OUTPUTS), EK_OK);
         assert_int_equal(open_engine(&e, r, NULL), EK_OK);
         for (int i = 0; i < 6; i++) {
-            ek_trace out[2];
-            assert_int_equal(try(e, out, i % 3 == 0), EK_OK);
-            check_ends(out);
+            check_replies(e, i % 3 == 0);
         }
         assert_true(fake.graph_launches > 0);
         ek_engine_close(e);
@@ -546,7 +456,7 @@ static void pages_go_to_the_host_and_back(void **state)
         how by;
     } ways[] = {{1, HOST}, {2, LAYERS}, {3, LAYERS}, {2, OUTPUTS}, {3, OUTPUTS}};
     for (size_t way = 0; way < SHAPES * sizeof ways / sizeof *ways; way++) {
-        ek_gpu_driver d = good();
+        ek_gpu_driver d = faked(FAKE_DEVICES);
         ek_ranks *r;
         const how by = ways[way / SHAPES].by;
         ek_model *m = open_model(shapes[way % SHAPES], EK_KV_I16, false);
@@ -558,26 +468,7 @@ static void pages_go_to_the_host_and_back(void **state)
             continue;
         }
         ek_executor on = ek_ranks_executor(r);
-        ek_executor_sizes z = {.max_rows = 4, .max_logits = 2, .max_ctx = 128, .max_requests = 1, .n_pages = {3, 3}};
-        assert_int_equal(on.open(on.arg, &z), EK_OK);
-        for (int k = 0; k < EK_KIND_COUNT; k++) {
-            size_t bytes = on.layout->page_bytes[k];
-            if (!bytes) continue;
-            uint8_t *in = malloc(bytes), *out = malloc(bytes);
-            for (size_t i = 0; i < bytes; i++) in[i] = (uint8_t)(i * 7 + 1), out[i] = 0;
-            on.poison_page(on.arg, (ek_layer_kind)k, 0), on.poison_page(on.arg, (ek_layer_kind)k, 2);
-            on.write_page(on.arg, (ek_layer_kind)k, 1, in);
-            on.read_page(on.arg, (ek_layer_kind)k, 1, out);
-            assert_memory_equal(in, out, bytes);
-            on.copy_page(on.arg, (ek_layer_kind)k, 1, 2);
-            memset(out, 0, bytes);
-            on.read_page(on.arg, (ek_layer_kind)k, 2, out);
-            assert_memory_equal(in, out, bytes);
-            on.read_page(on.arg, (ek_layer_kind)k, 0, out);
-            for (size_t i = 0; i < bytes; i++) assert_int_equal(out[i], 0xff);
-            free(in), free(out);
-        }
-        on.close(on.arg);
+        check_pages(&on);
         ek_ranks_close(r);
         fake_cuda_is_empty();
         ek_model_close(m);

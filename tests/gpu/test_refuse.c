@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "../support/checkpoint.h"
-#include "../support/fake_cuda.h"
 #include "../support/files.h"
 #include "../support/published.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
+#include "faked.h"
 #include "gpu/fit/fit.h"
 #include "gpu/several/several.h"
 #include "gpu/several/state.h"
@@ -118,16 +118,6 @@ static void what_fits_is_not_refused(void **state)
 
 /* --- what is read */
 
-static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
-
-static ek_gpu_driver good(void)
-{
-    ek_gpu_driver d = {.modules = modules, .built_with = 13000};
-    fake_cuda_reset(&d.api);
-    fake.devices = FAKE_DEVICES;
-    return d;
-}
-
 /* most: bytes of weights that may be in host memory at once; 0: any number. */
 static ek_model *open_deferred(const char *dir, bool deferred, double max)
 {
@@ -186,7 +176,7 @@ static void a_refused_model_was_not_read(void **state)
     (void)state;
     char *dir = make_checkpoint("T1");
     spoil(dir);
-    const ek_gpu_driver d = good();
+    const ek_gpu_driver d = faked(FAKE_DEVICES);
     static const struct {
         int n;
         ek_split split;
@@ -229,7 +219,7 @@ static void wide_rows_are_refused_first(void **state)
     ek_config c;
     ek_model *m;
     ek_gpu *g;
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     d.prove = prove;
     assert_int_equal(ek_config_tiny(&c, "T1"), EK_OK);
     c.hidden_size = 8256;
@@ -254,7 +244,7 @@ static void weights_are_read_in_parts(void **state)
         for (int ranks = 0; ranks <= 2; ranks += 2)
             for (int rank = 0; rank == 0 || rank < ranks; rank++) {
                 char *dir = make_checkpoint(shapes[s]);
-                const ek_gpu_driver d = good();
+                const ek_gpu_driver d = faked(FAKE_DEVICES);
                 ek_gpu *g[2];
                 ek_model *m[2];
                 for (int i = 0; i < 2; i++) {
@@ -300,7 +290,7 @@ static void weights_lie_in_several_blocks(void **state)
 {
     (void)state;
     char *dir = make_checkpoint("T1");
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_gpu *g[2];
     ek_model *m = open_deferred(dir, false, 0);
     const ek_model_share whole = {.end = m->config.n_layers, .embed = true};
@@ -343,7 +333,7 @@ static void weights_in_too_many_blocks_are_refused(void **state)
 {
     (void)state;
     ek_model *m = open_shape(&(gpu_shape){.model = "31b", .type = "q4_0", .kv = EK_KV_F16});
-    ek_gpu_driver d = good();
+    ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_gpu *g;
     d.api.max_block = small_block;
     assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_EUNSUPPORTED);
@@ -357,7 +347,7 @@ static void packed_weights_are_kept_whole(void **state)
 {
     (void)state;
     char *dir = make_checkpoint("T1"), *kept = temp_dir();
-    const ek_gpu_driver d = good();
+    const ek_gpu_driver d = faked(FAKE_DEVICES);
     ek_model_opts o = {.cpu = ek_cpu_detect(), .deferred = true, .packed_dir = kept};
     for (int i = 0; i < 2; i++) {
         ek_model *m;
