@@ -131,6 +131,10 @@ static ek_err open_loop(ek_server *s)
     ek_last_signal_watch(s->limits.drain_timeout + AFTER_DRAIN);
     s->hangup = evsignal_new(s->base, SIGHUP, on_hangup, s);
     event_add(s->hangup, NULL);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* the program may have put it off */
     struct timeval every = {0, 200000};
     s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
     event_add(s->tick, &every);

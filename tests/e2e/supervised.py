@@ -10,6 +10,7 @@ from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a runner under nohup ignores it
 # Without drafts it takes seconds: with them it can end between two signs of life.
 LONG = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "ignore_eos": True, "stream": True}
 
@@ -113,8 +114,26 @@ def silent():
         check("a supervisor that is gone", s.call("GET", "/health")[0] == 200)
 
 
+def reloaded_early(dir):
+    """SIGHUP while the model is loaded: the server does not end, and reads the keys again once it can."""
+    name, keys = os.path.join(dir, "early"), os.path.join(dir, "keys")
+    su = Supervisor(name)
+    with open(keys, "w") as f:
+        f.write("one\n")
+    with Server(PROGRAM, "--model", MODEL, "--api-key-file", keys, wait=False, may_end=True, env={"NOTIFY_SOCKET": name}) as s:
+        check("it says that it loads", su.wait("^STATUS=loads the model$"))
+        with open(keys, "w") as f:
+            f.write("two\n")
+        s.process.send_signal(signal.SIGHUP)
+        s.listens()
+        check("SIGHUP while it loads is no end", s.process.poll() is None and s.says("event=keys outcome=read keys=1"), s.said())
+        got = [s.call("GET", "/v1/models", headers={"authorization": f"Bearer {key}"})[0] for key in ("one", "two")]
+        check("the new key counts", got == [401, 200], got)
+
+
 def main():
     with tempfile.TemporaryDirectory() as dir:
+        reloaded_early(dir)
         told(os.path.join(dir, "notify"), True)
         told(f"@evenkeel-supervised-{os.getpid()}", False)
     silent()

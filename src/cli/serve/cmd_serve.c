@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -417,12 +418,23 @@ static ek_err open_without_weights(ek_opened *m, const ek_cli *cli)
     return ek_open_without_weights(m, &o);
 }
 
+/* A SIGHUP while the model loads waits until the server reads its files again; it would end the program. how:
+ * SIG_BLOCK, also for threads that begin from now on, or SIG_UNBLOCK. */
+static void hangups(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(how, &set, NULL);
+}
+
 enum { CLOSING = 4 }; /* the model's seconds, rounded up to 5 */
 
 int ek_cmd_serve(const ek_cli *cli)
 {
     ek_opened m;
     readers files = {0};
+    hangups(SIG_BLOCK);
     ek_log_start();
     ek_notify_open(getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"));
     if (cli->verbose && !strcmp(cli->verbose, "cache")) ek_log_topics_set(EK_LOG_CACHE);
@@ -430,11 +442,13 @@ int ek_cmd_serve(const ek_cli *cli)
     early said = {0};
     ek_err err = read_early(&said, cli);
     if (err == EK_EINVAL || err == EK_EUNSUPPORTED) return ek_cli_wrong(cli, "%s", ek_err_text());
+    hangups(SIG_UNBLOCK); /* ends a fetch */
     if (err || ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     /* The port comes first: a port in use is known at once, but loading a large model takes minutes. */
     ek_bound bound;
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
+    hangups(SIG_BLOCK);
     ek_notify("STATUS=loads the model\n");
     err = open_readers(&files, cli);
     if (!err && cli->no_engine) err = open_without_weights(&m, cli);
