@@ -83,7 +83,7 @@ static ek_err count_tokens(ek_run *r, const ek_chat_media *media)
     }
     if (r->kind == EK_PART_SOUND) {
         ek_sound_info info;
-        EK_TRY(ek_sound_probe(&info, bytes, n));
+        EK_TRY(ek_sound_probe(&info, bytes, n, EK_SOUND_SECONDS));
         r->memory = info.memory;
         return ek_sound_tokens(&r->tokens, info.samples, media->sound);
     }

@@ -27,7 +27,9 @@ static void mlx_expert(char *out, size_t room, const char *name, const ek_item *
     snprintf(out, room, "%.*s.switch_glu.%s", n, name, proj[it->role - EK_ROLE_EXPERT_GATE]);
 }
 
-ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, const ek_item *it)
+/* The name of an item's tensor (of which it may be the first part): in GGUF the whole name of llama.cpp's converter; in
+ * safetensors without .weight for a matrix. EUNSUPPORTED if GGUF has no name for it. */
+static ek_err name_of(char *out, size_t room, ek_convert_form form, bool nested, const ek_item *it)
 {
     char name[144], inner[160];
     base_name(name, sizeof name, it);
@@ -180,7 +182,7 @@ static ek_err name_planes(ek_out *t, const ek_layout_opts *o, const ek_item *it,
 {
     static const char *const suffix[] = {".weight", ".scales", ".biases"};
     char name[192];
-    EK_TRY(ek_name_of(name, sizeof name, o->form, o->nested, it));
+    EK_TRY(name_of(name, sizeof name, o->form, o->nested, it));
     bool quantised = t->target->bits > 0;
     t->n_planes = quantised ? EK_TARGET_PLANES : 1;
     for (int p = 0; p < t->n_planes; p++) {

@@ -62,12 +62,6 @@ void ek_layout_fini(ek_layout *l);
 /* The module's name in config.json: name without the model's prefix, .weight and .scales. */
 void ek_layout_module(const ek_out *t, char *out, size_t room);
 
-/* --- names of weights in files --- */
-
-/* The name of an item's tensor (of which it may be the first part): in GGUF the whole name of llama.cpp's converter; in
- * safetensors without .weight for a matrix. EUNSUPPORTED if GGUF has no name for it. */
-ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, const ek_item *it);
-
 /* --- the files: the position of each plane, and the files' heads --- */
 
 typedef struct ek_place_file {

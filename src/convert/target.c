@@ -22,7 +22,9 @@ static void store_bf16(uint8_t *to, float x)
     memcpy(to, &h, sizeof h);
 }
 
-void ek_put_affine(const float *x, int n, int bits, int group, uint8_t *codes, uint8_t *scales, uint8_t *biases)
+/* MLX affine by the rule of mx.quantize on a CPU (mlx, backend/cpu/quantized.cpp), bits 2, 3, 4, 5, 6 or 8: the edge of
+ * larger magnitude is a code's value, then 0 is moved onto a code; scales and biases are rounded to BF16. */
+static void put_affine(const float *x, int n, int bits, int group, uint8_t *codes, uint8_t *scales, uint8_t *biases)
 {
     const float top = (float)((1 << bits) - 1);
     memset(codes, 0, (size_t)n * (size_t)bits / 8);
@@ -91,7 +93,7 @@ static void put_i64(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES
     static void put_affine_##B##_##G(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search) \
     {                                                                                                            \
         (void)search;                                                                                            \
-        ek_put_affine(x, n, B, G, plane[0], plane[1], plane[2]);                                                 \
+        put_affine(x, n, B, G, plane[0], plane[1], plane[2]);                                                    \
     }
 #define AFFINE_PUTS(B) AFFINE_PUT(B, 32) AFFINE_PUT(B, 64)
 AFFINE_PUTS(2)

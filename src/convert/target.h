@@ -50,10 +50,6 @@ ek_target_put_fn ek_put_q2_k, ek_put_q3_k, ek_put_q4_k, ek_put_q5_k, ek_put_q6_k
 
 extern const float ek_iq4_table[16]; /* of IQ4_NL and IQ4_XS */
 
-/* MLX affine by the rule of mx.quantize on a CPU (mlx, backend/cpu/quantized.cpp), bits 2, 3, 4, 5, 6 or 8: the edge of
- * larger magnitude is a code's value, then 0 is moved onto a code; scales and biases are rounded to BF16. */
-void ek_put_affine(const float *x, int n, int bits, int group, uint8_t *codes, uint8_t *scales, uint8_t *biases);
-
 /* --- the search for scales, shared by the quantisers. n is a multiple of 8, at most EK_SEARCH_MAX. Codes are whole
  * numbers in float. half: scales and biases are rounded to half precision, and errors are those of the rounded ones.
  * --- */

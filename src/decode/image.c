@@ -66,7 +66,8 @@ uint8_t *ek_sink_whole(ek_image_sink *s)
     return s->whole;
 }
 
-void ek_sink_done(ek_image_sink *s, bool good)
+/* Passes ek_sink_whole's pixels on if good, and frees the memory. */
+static void sink_done(ek_image_sink *s, bool good)
 {
     if (!s->whole) return;
     for (int y = 0; good && y < s->height; y++) ek_sink_row(s, y, s->whole + 3 * (size_t)y * (size_t)s->width);
@@ -76,7 +77,7 @@ void ek_sink_done(ek_image_sink *s, bool good)
 
 /* --- the decoder of a file, and the limits that all decoders share --- */
 
-/* HEIC's reader itself reports that libheif is missing. */
+/* HEIC's reader is there without libheif, too, so that such a file is refused by name. */
 static const struct {
     const ek_image_reader *reader;
     ek_library library;
@@ -107,9 +108,7 @@ void ek_decode_image_formats(ek_buf *out)
 
 static ek_err find(const ek_image_reader **out, ek_media_bytes file)
 {
-    if (file.n > EK_MEDIA_MAX_BYTES)
-        return ek_fail(EK_ETOOLARGE, "picture of %zu bytes, at most %d", file.n, EK_MEDIA_MAX_BYTES);
-    if (file.n == 0) return ek_fail(EK_EINVAL, "empty picture: it has 0 bytes");
+    EK_TRY(ek_media_check_bytes("picture", file.n));
     ek_libraries_open();
     for (int i = 0; i < KNOWN; i++) {
         char what[64];
@@ -164,7 +163,7 @@ ek_err ek_decode_image(ek_image *out, const void *bytes, size_t n, ek_alpha alph
                           .orientation = h.orientation,
                           .on_white = alpha == EK_ALPHA_WHITE};
     ek_err err = reader->decode(&sink, file);
-    ek_sink_done(&sink, !err);
+    sink_done(&sink, !err);
     if (err) ek_image_free(out);
     return err;
 }
@@ -185,7 +184,7 @@ ek_err ek_decode_image_resized(ek_image *out, const void *bytes, size_t n, ek_al
     if (!err) err = ek_resizing_begin(&sink.resizing, out, sink.width, sink.height, h.orientation, how);
     if (!err) {
         err = reader->decode(&sink, file);
-        ek_sink_done(&sink, !err);
+        sink_done(&sink, !err);
         ek_resizing_end(sink.resizing);
     }
     if (err) ek_image_free(out);

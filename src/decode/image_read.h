@@ -21,9 +21,8 @@ void ek_sink_blend(uint8_t *to, const uint8_t *rgba, int n);
 /* Takes row y of the stored picture, width pixels; each row once, from the first to the last. */
 void ek_sink_row(ek_image_sink *s, int y, const uint8_t *rgb);
 /* Zeroed memory for the whole stored picture, for decoders that do not give rows in order; ek_sink_row is not called
- * then. NULL after ENOMEM. Call ek_sink_done afterwards in any case. */
+ * then. NULL after ENOMEM. The pixels are passed on after decode, if it succeeds. */
 uint8_t *ek_sink_whole(ek_image_sink *s);
-void ek_sink_done(ek_image_sink *s, bool good); /* passes ek_sink_whole's pixels on if good, and frees the memory */
 
 /* A decoder. is: whether the bytes begin such a file. header: see above; sizes need no check, because the caller
  * refuses sizes below 1. decode: pixels of exactly the header's size, or an error. */

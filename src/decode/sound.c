@@ -24,9 +24,7 @@ static ek_err find(ek_sound_header *h, ek_media_bytes f, bool *own)
 {
     *h = (ek_sound_header){0};
     *own = false;
-    if (f.n > EK_MEDIA_MAX_BYTES)
-        return ek_fail(EK_ETOOLARGE, "sound of %zu bytes, at most %d", f.n, EK_MEDIA_MAX_BYTES);
-    if (f.n == 0) return ek_fail(EK_EINVAL, "empty sound: it has 0 bytes");
+    EK_TRY(ek_media_check_bytes("sound", f.n));
     if (ek_is_wav(f)) {
         EK_TRY(ek_wav_header(h, f, own));
         if (*own) return EK_OK;

@@ -13,6 +13,13 @@ ek_err ek_image_damaged(const char *format, const char *why)
     return ek_fail(EK_EPARSE, "damaged %s picture: %s", format, why);
 }
 
+ek_err ek_media_check_bytes(const char *what, size_t n)
+{
+    if (n > EK_MEDIA_MAX_BYTES)
+        return ek_fail(EK_ETOOLARGE, "%s of %zu bytes, at most %d", what, n, EK_MEDIA_MAX_BYTES);
+    return n == 0 ? ek_fail(EK_EINVAL, "empty %s: it has 0 bytes", what) : EK_OK;
+}
+
 ek_err ek_image_header_check(const ek_image_header *h)
 {
     if (h->width < 1 || h->height < 1)

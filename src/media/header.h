@@ -21,6 +21,8 @@ typedef struct ek_image_header {
     int held;    /* the same if rows are resized as they arrive, including buffers for whole pictures */
 } ek_image_header;
 
+/* Checks the bytes of a received file; what: "picture". EINVAL if there are none, ETOOLARGE. */
+ek_err ek_media_check_bytes(const char *what, size_t n);
 /* Checks the limits of a picture (media/limits.h). EPARSE, ETOOLARGE. */
 ek_err ek_image_header_check(const ek_image_header *h);
 /* For a checked header. */

@@ -10,17 +10,6 @@
 #include "media/locked/helper.h"
 #include "media/resize.h"
 
-const char *ek_image_formats(void)
-{
-    return ek_helper_formats();
-}
-
-static ek_err check_size(size_t n)
-{
-    if (n > EK_MEDIA_MAX_BYTES) return ek_fail(EK_ETOOLARGE, "picture of %zu bytes, at most %d", n, EK_MEDIA_MAX_BYTES);
-    return n == 0 ? ek_fail(EK_EINVAL, "empty picture: it has 0 bytes") : EK_OK;
-}
-
 static ek_err damaged(void)
 {
     return ek_fail(EK_EPARSE, "damaged picture: its decoder gave what is none");
@@ -63,7 +52,7 @@ ek_err ek_image_probe(ek_image_info *out, const void *bytes, size_t n)
 {
     ek_ask ask = {.what = EK_ASK_IMAGE_PROBE};
     ek_decoded a;
-    EK_TRY(check_size(n));
+    EK_TRY(ek_media_check_bytes("picture", n));
     EK_TRY(ek_wanted_check());
     if (read_here(out, bytes, n)) return EK_OK;
     EK_TRY(ek_helper_decode(&a, NULL, &ask, bytes, n));
@@ -82,12 +71,7 @@ static ek_err decode(ek_image *out, ek_ask *ask, const void *bytes, size_t n, in
     return err;
 }
 
-ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n)
-{
-    return ek_image_decode_on(out, bytes, n, EK_ALPHA_DROP);
-}
-
-ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha alpha)
+ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n, ek_alpha alpha)
 {
     ek_image_info info;
     *out = (ek_image){0};
@@ -96,9 +80,13 @@ ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha a
     return decode(out, &ask, bytes, n, info.width, info.height);
 }
 
-ek_err ek_image_decode_known(ek_image *out, const void *bytes, size_t n, const ek_image_info *info, ek_alpha alpha,
-                             int width, int height, ek_resizer how)
+ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, const ek_image_info *info, ek_alpha alpha,
+                               int width, int height, ek_resizer how)
 {
+    ek_image_info probed;
+    *out = (ek_image){0};
+    if (!info) EK_TRY(ek_image_probe(&probed, bytes, n));
+    if (!info) info = &probed;
     const bool on_side = info->orientation >= 5;
     ek_ask ask = {.what = EK_ASK_IMAGE_RESIZED,
                   .alpha = (int32_t)alpha,
@@ -108,16 +96,6 @@ ek_err ek_image_decode_known(ek_image *out, const void *bytes, size_t n, const e
                   .memory = info->held + ek_resizing_memory(on_side ? info->height : info->width,
                                                             on_side ? info->width : info->height, info->orientation,
                                                             width, height)};
-    *out = (ek_image){0};
-    EK_TRY(check_size(n));
+    EK_TRY(ek_media_check_bytes("picture", n));
     return decode(out, &ask, bytes, n, width, height);
-}
-
-ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, ek_alpha alpha, int width, int height,
-                               ek_resizer how)
-{
-    ek_image_info info;
-    *out = (ek_image){0};
-    EK_TRY(ek_image_probe(&info, bytes, n));
-    return ek_image_decode_known(out, bytes, n, &info, alpha, width, height, how);
 }

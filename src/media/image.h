@@ -39,21 +39,16 @@ typedef enum ek_alpha {
     EK_ALPHA_WHITE /* blends on white, like a browser that shows a screenshot or drawing with a transparent ground */
 } ek_alpha;
 
-/* Probes, decodes and rotates upright. Colours are those of Pillow's convert("RGB"): alpha is dropped, not blended; a
- * transparent index has the palette's colour; CMYK goes through 255 - K; colour profiles are ignored. Of 16 bits per
- * sample the upper 8 are used. A truncated file fails, even if its decoder would fill the rest with grey. */
-ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n);
-/* The same with the given handling of transparency. On white, a sample v with alpha a becomes (v a + 255 (255 - a)) /
- * 255, rounded to nearest, as in Pillow's paste through a mask; a transparent index is white, and so is the part of an
- * animated WebP that its frame does not cover. */
-ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha alpha);
+/* Probes, decodes and rotates upright. Colours are those of Pillow's convert("RGB"): a transparent index has the
+ * palette's colour; CMYK goes through 255 - K; colour profiles are ignored. Of 16 bits per sample the upper 8 are used.
+ * A truncated file fails, even if its decoder would fill the rest with grey. On white, a sample v with alpha a becomes
+ * (v a + 255 (255 - a)) / 255, rounded to nearest, as in Pillow's paste through a mask; a transparent index is white,
+ * and so is the part of an animated WebP that its frame does not cover. */
+ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n, ek_alpha alpha);
 
 /* Allocates a picture whose size is within the limits; not initialised. ENOMEM. */
 ek_err ek_image_make(ek_image *out, int width, int height);
 size_t ek_image_bytes(const ek_image *image);
 void ek_image_free(ek_image *image); /* a zeroed one is allowed */
-
-/* "JPEG, PNG, WebP, GIF", and the further formats of this build. */
-const char *ek_image_formats(void);
 
 #endif

@@ -13,9 +13,10 @@ enum {
     EK_IMAGE_MAX_PIXELS = 64000000, /* width x height */
     EK_IMAGE_MAX_SCANS = 64,        /* of a progressive JPEG; encoders write at most about 20 */
     EK_SOUND_RATE = 16000,          /* samples per second in models' inputs */
-    EK_SOUND_MAX_SAMPLES = 480000,  /* at that rate: 30 s */
-    EK_SOUND_MAX_SECONDS = 600,     /* of a sound that is divided into pieces of 30 s (media/mel.h) */
-    EK_SOUND_MIN_RATE = 8000,       /* of a file, frames per second */
+    EK_SOUND_SECONDS = 30,          /* of a sound that a model takes at once */
+    EK_SOUND_MAX_SAMPLES = EK_SOUND_SECONDS * EK_SOUND_RATE,
+    EK_SOUND_MAX_SECONDS = 600, /* of a sound that is divided into pieces of 30 s (media/mel.h) */
+    EK_SOUND_MIN_RATE = 8000,   /* of a file, frames per second */
     EK_SOUND_MAX_RATE = 192000,
     EK_SOUND_MAX_CHANNELS = 8
 };

@@ -90,8 +90,8 @@ ek_err ek_picture_read(ek_picture *out, const void *bytes, size_t n, const ek_pi
     *out = (ek_picture){0};
     EK_TRY(ek_picture_probe(&cost, bytes, n, o)); /* a wrong budget is found before decoding */
     out->fit = cost.fit;
-    EK_TRY(ek_image_decode_known(&out->image, bytes, n, &cost.image, o->alpha, cost.fit.width, cost.fit.height,
-                                 o->resizer));
+    EK_TRY(ek_image_decode_resized(&out->image, bytes, n, &cost.image, o->alpha, cost.fit.width, cost.fit.height,
+                                   o->resizer));
     digest(out);
     return EK_OK;
 }

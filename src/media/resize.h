@@ -25,12 +25,10 @@ void ek_resizing_end(ek_resizing *r);                     /* at any time; NULL i
 /* Upper bound of its bytes at the peak, with its result. It grows with the picture's sides, not with their product. */
 size_t ek_resizing_memory(int width, int height, int orientation, int to_width, int to_height);
 
-/* Equals ek_image_decode_on followed by ek_image_resize, byte for byte, without the picture in between: for a file that
- * is decoded row by row, only some rows are held (ek_image_info.held). */
-ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, ek_alpha alpha, int width, int height,
-                               ek_resizer how);
-/* The same for a file whose ek_image_probe is known and need not be repeated. */
-ek_err ek_image_decode_known(ek_image *out, const void *bytes, size_t n, const ek_image_info *info, ek_alpha alpha,
-                             int width, int height, ek_resizer how);
+/* Equals ek_image_decode followed by ek_image_resize, byte for byte, without the picture in between: for a file that is
+ * decoded row by row, only some rows are held (ek_image_info.held). info: ek_image_probe's result for the same bytes;
+ * NULL: it is called. */
+ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, const ek_image_info *info, ek_alpha alpha,
+                               int width, int height, ek_resizer how);
 
 #endif

@@ -48,14 +48,19 @@ static void along(uint8_t *to, const uint8_t *from, const ek_resize_pass *p, voi
     }
 }
 
-static void over(uint8_t *to, const uint8_t *const *rows, size_t n, const ek_resize_pass *p, int i)
+void ek_resize_over_from(uint8_t *to, const uint8_t *const *rows, size_t x, size_t n, const ek_resize_pass *p, int i)
 {
     const ek_resize_tap *t = &p->tap[i];
-    for (size_t x = 0; x < n; x++) {
+    for (; x < n; x++) {
         int32_t sum = 1 << p->precision >> 1;
         for (int j = 0; j < t->n; j++) sum += p->weight[t->at + (size_t)j] * rows[j][x];
         to[x] = clip(sum, p->precision);
     }
+}
+
+static void over(uint8_t *to, const uint8_t *const *rows, size_t n, const ek_resize_pass *p, int i)
+{
+    ek_resize_over_from(to, rows, 0, n, p, i);
 }
 
 size_t ek_resize_along_room(int n)

@@ -42,6 +42,8 @@ typedef struct ek_resize_kernels {
 
 /* The kernels that this machine can run, n of them: the definition first, the fastest last. */
 const ek_resize_kernels *ek_resize_kernels_all(int *n);
+/* The definition from sample x on, for the rest of a row. */
+void ek_resize_over_from(uint8_t *to, const uint8_t *const *rows, size_t x, size_t n, const ek_resize_pass *p, int i);
 #ifdef __x86_64__
 ek_resize_along_fn ek_resize_along_sse2, ek_resize_along_avx2;
 ek_resize_over_fn ek_resize_over_sse2, ek_resize_over_avx2;

@@ -121,17 +121,6 @@ static const uint8_t *row_of(const uint8_t *const *rows, const ek_resize_tap *t,
     return rows[j < t->n ? j : t->n - 1] + x;
 }
 
-static void over_rest(uint8_t *to, const uint8_t *const *rows, size_t x, size_t n, const ek_resize_pass *p,
-                      const ek_resize_tap *t)
-{
-    for (; x < n; x++) {
-        int32_t sum = 1 << p->precision >> 1;
-        for (int j = 0; j < t->n; j++) sum += p->weight[t->at + (size_t)j] * rows[j][x];
-        sum >>= p->precision;
-        to[x] = (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
-    }
-}
-
 /* Adds four sums of adjacent samples in a, and four of those in b. */
 static void add_two(__m128i sum[2], const uint8_t *a, const uint8_t *b, uint32_t weight)
 {
@@ -159,7 +148,7 @@ void ek_resize_over_sse2(uint8_t *to, const uint8_t *const *rows, size_t n, cons
         const __m128i words = _mm_packs_epi32(l[0], l[1]);
         _mm_storel_epi64((__m128i *)(void *)(to + x), _mm_packus_epi16(words, words));
     }
-    over_rest(to, rows, x, n, p, t);
+    ek_resize_over_from(to, rows, x, n, p, i);
 }
 
 __attribute__((target("avx2"))) static void add_two_avx2(__m256i sum[2], const uint8_t *a, const uint8_t *b,
@@ -194,6 +183,6 @@ __attribute__((target("avx2"))) void ek_resize_over_avx2(uint8_t *to, const uint
         const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(words, words), 0xd8);
         _mm_storeu_si128((__m128i *)(void *)(to + x), _mm256_castsi256_si128(bytes));
     }
-    over_rest(to, rows, x, n, p, t);
+    ek_resize_over_from(to, rows, x, n, p, i);
 }
 #endif

@@ -7,16 +7,9 @@
 
 #include "base/alloc.h"
 #include "base/encoding.h"
+#include "media/header.h"
 #include "media/limits.h"
 #include "media/locked/helper.h"
-
-enum { SECONDS = EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE };
-
-static ek_err check_size(size_t n)
-{
-    if (n > EK_MEDIA_MAX_BYTES) return ek_fail(EK_ETOOLARGE, "sound of %zu bytes, at most %d", n, EK_MEDIA_MAX_BYTES);
-    return n == 0 ? ek_fail(EK_EINVAL, "empty sound: it has 0 bytes") : EK_OK;
-}
 
 static ek_err damaged(void)
 {
@@ -37,23 +30,13 @@ static ek_err check_answer(ek_sound_info *out, const ek_decoded *a, int max_seco
     return EK_OK;
 }
 
-static ek_err probe(ek_sound_info *out, const void *bytes, size_t n, int max_seconds)
+ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n, int max_seconds)
 {
     ek_ask ask = {.what = EK_ASK_SOUND_PROBE, .max_seconds = max_seconds};
     ek_decoded a;
-    EK_TRY(check_size(n));
+    EK_TRY(ek_media_check_bytes("sound", n));
     EK_TRY(ek_helper_decode(&a, NULL, &ask, bytes, n));
     return check_answer(out, &a, max_seconds);
-}
-
-ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n)
-{
-    return probe(out, bytes, n, SECONDS);
-}
-
-ek_err ek_sound_probe_long(ek_sound_info *out, const void *bytes, size_t n)
-{
-    return probe(out, bytes, n, EK_SOUND_MAX_SECONDS);
 }
 
 static ek_err check_samples(const ek_sound *s, const ek_decoded *a)
@@ -64,12 +47,12 @@ static ek_err check_samples(const ek_sound *s, const ek_decoded *a)
     return EK_OK;
 }
 
-static ek_err read_sound(ek_sound *out, const void *bytes, size_t n, int max_seconds)
+ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n, int max_seconds)
 {
     ek_sound_info info;
     ek_decoded a;
     *out = (ek_sound){0};
-    EK_TRY(probe(&info, bytes, n, max_seconds));
+    EK_TRY(ek_sound_probe(&info, bytes, n, max_seconds));
     *out = (ek_sound){.samples = info.samples, .v = ek_alloc((size_t)info.samples * sizeof(float))};
     ek_ask ask = {.what = EK_ASK_SOUND,
                   .max_seconds = max_seconds,
@@ -79,16 +62,6 @@ static ek_err read_sound(ek_sound *out, const void *bytes, size_t n, int max_sec
     if (!err) err = check_samples(out, &a);
     if (err) ek_sound_free(out);
     return err;
-}
-
-ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n)
-{
-    return read_sound(out, bytes, n, SECONDS);
-}
-
-ek_err ek_sound_read_long(ek_sound *out, const void *bytes, size_t n)
-{
-    return read_sound(out, bytes, n, EK_SOUND_MAX_SECONDS);
 }
 
 void ek_sound_free(ek_sound *s)

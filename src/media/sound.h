@@ -20,12 +20,13 @@ typedef struct ek_sound_info {
     int rate;           /* frames per second */
     int channels;
     int64_t frames; /* of the file */
-    int samples;    /* mono, of 16 kHz: ceil(frames x 16000 / rate), at most EK_SOUND_MAX_SAMPLES */
+    int samples;    /* mono, of 16 kHz: ceil(frames x 16000 / rate), of max_seconds at most */
     size_t memory;  /* bytes that ek_sound_read takes at its peak, an upper bound */
 } ek_sound_info;
 
-/* Reads the header and checks every limit. The memory that it takes does not grow with the header's numbers. */
-ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n);
+/* Reads the header and checks every limit. The memory that it takes does not grow with the header's numbers.
+ * max_seconds: EK_SOUND_SECONDS, or EK_SOUND_MAX_SECONDS for a sound that is divided (media/mel.h). */
+ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n, int max_seconds);
 
 typedef struct ek_sound {
     int samples;
@@ -33,11 +34,7 @@ typedef struct ek_sound {
 } ek_sound;
 
 /* Channels are averaged (float32, in ascending order), then resampled. Integers of b bits are divided by 2^(b-1). */
-ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n);
-/* As ek_sound_probe and ek_sound_read, up to EK_SOUND_MAX_SECONDS. */
-ek_err ek_sound_probe_long(ek_sound_info *out, const void *bytes, size_t n);
-ek_err ek_sound_read_long(ek_sound *out, const void *bytes, size_t n);
-
+ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n, int max_seconds);
 void ek_sound_free(ek_sound *s); /* also of a zeroed one */
 
 /* Appends a WAV file of n samples of 16 kHz, float32, to out. Reading the file gives the same samples. False: no

@@ -89,7 +89,8 @@ ek_err ek_tuning_read(double factor[EK_CUDA_FAMILIES], const char *path, const c
     return err;
 }
 
-ek_err ek_tuning_make_folder(const char *folder)
+/* Makes the folder and its parent. EIO. */
+static ek_err make_folder(const char *folder)
 {
     ek_buf parent = {0};
     ek_buf_str(&parent, folder);
@@ -104,7 +105,7 @@ ek_err ek_tuning_make_folder(const char *folder)
 
 ek_err ek_tuning_write(const double factor[EK_CUDA_FAMILIES], const char *folder, const char *path, const char *key)
 {
-    EK_TRY(ek_tuning_make_folder(folder));
+    EK_TRY(make_folder(folder));
     ek_buf text = {0};
     text_of(&text, factor, key), add_sum(&text);
     const ek_err err = ek_file_replace(path, text.data, text.len, 0600);
@@ -199,7 +200,7 @@ static ek_err prove(ek_gpu *g, const ek_model *m, const char *folder, const char
     const ek_err err = ek_gpu_prove(g, m, &n);
     if (err) return err;
     const double took = ek_now() - from;
-    if (!folder[0] || ek_tuning_make_folder(folder) || ek_file_replace(path, text->data, text->len, 0600))
+    if (!folder[0] || make_folder(folder) || ek_file_replace(path, text->data, text->len, 0600))
         ek_log(EK_LOG_NOTICE,
                "%s:%d: %d comparisons of %s kernels with the definition in %.1f s, none differs; not kept", maker,
                ordinal, n, whose, took);

@@ -20,7 +20,6 @@ void ek_tuning_again(ek_cuda *c); /* always measures, on any card */
 
 /* Appends XDG_CACHE_HOME/evenkeel or ~/.cache/evenkeel, from the environment (getenv); nothing if neither is set. */
 void ek_tuning_folder(ek_buf *out, char *(*env)(const char *name));
-ek_err ek_tuning_make_folder(const char *folder); /* Makes the folder and its parent. EIO. */
 /* The key of factors: card, driver, program and the built-in times that they multiply. The path is that of the key's
  * file. */
 void ek_tuning_key(ek_buf *out, const ek_cuda *c);

@@ -25,15 +25,6 @@ ek_err ek_open_path(ek_buf *out, const ek_open_opts *o)
     return err ? ek_fail_in(err, "no model given") : EK_OK;
 }
 
-ek_err ek_open_tokenizer(ek_tokenizer **out, const ek_open_opts *o)
-{
-    ek_buf path = {0};
-    ek_err err = ek_open_path(&path, o);
-    if (!err) err = ek_chat_tokenizer_open(out, ek_buf_text(&path));
-    ek_buf_fini(&path);
-    return err;
-}
-
 ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, const ek_model_opts *opts)
 {
     if (!o->synthetic) return ek_model_open(out, path, opts);
@@ -209,6 +200,18 @@ static ek_err open_on_cpu(ek_opened *m, const ek_open_opts *o)
     return ek_engine_open(&m->engine, m->model, &opts);
 }
 
+/* The default number of prompt rows per step on a device, at least; its memory is planned for them: a step with this
+ * many needs little with any model. host: the CPU has layers, or experts of some. */
+static int least_chunk(const ek_model *m, bool host)
+{
+    enum { LEAST = 512 };
+    const double macs = 2.4e12;
+    int n = LONG_CHUNK;
+    if (host) return LEAST;
+    while (n > LEAST && n * ek_model_macs_prompt_row(m) > macs) n /= 2;
+    return n;
+}
+
 /* The default number of prompt rows of a step: the maximum, which is fastest, if such a step is a small part of the
  * device's memory beside the weights. */
 static int choose_chunk(const ek_opened *m, const ek_engine_opts *o)
@@ -217,7 +220,7 @@ static int choose_chunk(const ek_opened *m, const ek_engine_opts *o)
     const ek_config *c = ek_model_config(m->model);
     const int max = c->max_position_embeddings;
     const bool host = m->ranks && ek_ranks_has_host(m->ranks);
-    const int least = ek_open_chunk(m->model, host), image = m->towers && c->mutual ? EK_IMAGE_TOKENS : 0;
+    const int least = least_chunk(m->model, host), image = m->towers && c->mutual ? EK_IMAGE_TOKENS : 0;
     for (int n = LONG_CHUNK; n > least && !host; n /= 2) {
         ek_engine_opts with = *o;
         ek_executor_sizes z = {.max_ctx = o->ctx_tokens ? o->ctx_tokens : max};
@@ -382,17 +385,6 @@ void ek_opened_close(ek_opened *m)
     *m = (ek_opened){0};
 }
 
-/* A step with this many rows needs little memory with any model. */
-int ek_open_chunk(const ek_model *m, bool host)
-{
-    enum { LEAST = 512 };
-    const double macs = 2.4e12;
-    int n = LONG_CHUNK;
-    if (host) return LEAST;
-    while (n > LEAST && n * ek_model_macs_prompt_row(m) > macs) n /= 2;
-    return n;
-}
-
 ek_fit_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter *d, const ek_open_opts *o, bool alone)
 {
     ek_engine_opts e = ek_open_engine_opts(o);
@@ -404,7 +396,7 @@ ek_fit_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter *
               image = t && c->mutual && ek_towers_get(t)->image ? EK_IMAGE_TOKENS : 0;
     ek_fit_beside out = {.step = {.max_ctx = ctx}, .drafter = d, .towers = t ? ek_gpu_encoder_bytes(t) : 0};
     ek_budget b = {.ctx = ctx};
-    if (!o->chunk) e.chunk = ek_open_chunk(m, false);
+    if (!o->chunk) e.chunk = least_chunk(m, false);
     if (!o->max_requests && !alone) e.max_requests = EK_BUDGET_REQUESTS;
     ek_executor_sizes_of(&out.step, &e, c, image);
     const int each = o->ctx_tokens ? ctx : alone ? EK_PAGE_TOKENS : few;

@@ -63,9 +63,6 @@ ek_gpu *ek_opened_gpu(const ek_opened *m);
 
 void ek_opened_close(ek_opened *m); /* a zeroed one is allowed */
 
-/* Opens the tokenizer alone; close it with ek_tokenizer_close. */
-ek_err ek_open_tokenizer(ek_tokenizer **out, const ek_open_opts *o);
-
 /* Appends the path of o->model, or of the bundled model. */
 ek_err ek_open_path(ek_buf *out, const ek_open_opts *o);
 
@@ -73,10 +70,6 @@ ek_err ek_open_path(ek_buf *out, const ek_open_opts *o);
 ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, const ek_model_opts *opts);
 
 /* --- an engine's needs on devices beside the weights, before its number of requests is known */
-
-/* The default number of prompt rows per step on a device, at least; its memory is planned for them. host: the CPU has
- * layers, or experts of some. */
-int ek_open_chunk(const ek_model *m, bool host);
 
 /* The maximum needs. t: NULL without pictures and sounds; d: NULL without a drafter model. alone: the minimum for one
  * device that takes all free memory, which then holds as many requests as it has room for. */

@@ -14,7 +14,7 @@
 static void in_roff(ek_buf *out, const ek_option *o)
 {
     ek_buf flag = {0};
-    ek_option_flag(&flag, o);
+    ek_name_flag(&flag, o->name);
     ek_buf_str(out, "\\fB");
     for (const char *c = ek_buf_text(&flag); *c; c++) ek_buf_fmt(out, *c == '-' ? "\\%c" : "%c", *c);
     ek_buf_str(out, "\\fR");
@@ -26,10 +26,10 @@ static bool has_flag(const ek_option *o, int id)
 {
     ek_buf flag = {0};
     bool found = false;
-    ek_option_flag(&flag, o);
+    ek_name_flag(&flag, o->name);
     for (int k = 0; k < ek_n_options; k++) {
         ek_buf other = {0};
-        ek_option_flag(&other, &ek_options[k]);
+        ek_name_flag(&other, ek_options[k].name);
         found |= id < EK_CMD_COUNT && ek_options[k].commands >> id & 1 &&
                  !strcmp(ek_buf_text(&other), ek_buf_text(&flag));
         ek_buf_fini(&other);
@@ -96,7 +96,7 @@ static void test_completions_have_every_option(void **state)
             assert_non_null(end);
             for (int i = 0; i < ek_n_options; i++) {
                 ek_buf word = {0}, whole = {0};
-                ek_option_flag(&word, &ek_options[i]);
+                ek_name_flag(&word, ek_options[i].name);
                 ek_buf_fmt(&whole, " %.*s ", (int)(end - part), part);
                 bool found = false;
                 for (const char *at = whole.data; !found && (at = strstr(at, ek_buf_text(&word))); at++)
@@ -113,7 +113,7 @@ static void test_completions_have_every_option(void **state)
     ek_cli_completion(&fish, "fish");
     for (int i = 0; i < ek_n_options; i++) {
         ek_buf word = {0}, flag = {0};
-        ek_option_flag(&flag, &ek_options[i]);
+        ek_name_flag(&flag, ek_options[i].name);
         ek_buf_fmt(&word, " -l %s ", ek_buf_text(&flag) + 2);
         if (ek_options[i].commands && !strstr(ek_buf_text(&fish), ek_buf_text(&word)))
             fail_msg("fish: %s", ek_buf_text(&word));

@@ -288,7 +288,7 @@ static bool has_row(const char *help, const ek_option *o)
     ek_buf flag = {0};
     if (ek_option_letter(o)) ek_buf_fmt(&flag, "\n  -%c, ", ek_option_letter(o));
     else ek_buf_str(&flag, "\n      ");
-    ek_option_flag(&flag, o);
+    ek_name_flag(&flag, o->name);
     const char *at = strstr(help, flag.data);
     while (at && at[flag.len] != ' ' && at[flag.len] != '\n') at = strstr(at + 1, flag.data);
     ek_buf_fini(&flag);

@@ -208,7 +208,7 @@ void assert_pixels(const ek_buf *file, const ek_image *want)
     ek_image_info info;
     ek_image got;
     if (ek_image_probe(&info, file->data, file->len)) fail_msg("%s", ek_err_text());
-    if (ek_image_decode(&got, file->data, file->len)) fail_msg("%s", ek_err_text());
+    if (ek_image_decode(&got, file->data, file->len, EK_ALPHA_DROP)) fail_msg("%s", ek_err_text());
     assert_int_equal(info.width, want->width);
     assert_int_equal(info.height, want->height);
     assert_int_equal(got.width, want->width);
@@ -222,7 +222,7 @@ void assert_refused(const ek_buf *file, ek_err err, const char *words, bool head
 {
     ek_image got;
     ek_image_info info;
-    assert_int_equal(ek_image_decode(&got, file->data, file->len), err);
+    assert_int_equal(ek_image_decode(&got, file->data, file->len, EK_ALPHA_DROP), err);
     assert_null(got.rgb);
     if (!strstr(ek_err_text(), words)) fail_msg("\"%s\" says nothing of \"%s\"", ek_err_text(), words);
     assert_null(strchr(ek_err_text(), '\n'));

@@ -16,6 +16,7 @@
 #include "draw.h"
 #include "media/header.h"
 #include "media/limits.h"
+#include "media/locked/helper.h"
 
 /* What a viewer shows of a stored picture, by the sentences of EXIF 2.3: where row 0 and column 0 lie. */
 static ek_image upright(const ek_image *in, int orientation)
@@ -57,7 +58,7 @@ static void jpegs_turn_by_either_byte_order(void **state)
             ek_buf plain = {0}, turned = {0};
             put_jpeg(&plain, image.rgb, 24, 17, 3, 0, false, o & 1);
             put_jpeg(&turned, image.rgb, 24, 17, 3, o, motorola, o & 1);
-            assert_int_equal(ek_image_decode(&stored, plain.data, plain.len), EK_OK);
+            assert_int_equal(ek_image_decode(&stored, plain.data, plain.len, EK_ALPHA_DROP), EK_OK);
             ek_image want = upright(&stored, o < 1 || o > 8 ? 1 : o);
             assert_pixels(&turned, &want);
             ek_image_free(&want);
@@ -126,7 +127,7 @@ static void png_colours(void **state)
 static void assert_on_white(const ek_buf *file, const uint8_t *want, size_t n)
 {
     ek_image got;
-    if (ek_image_decode_on(&got, file->data, file->len, EK_ALPHA_WHITE)) fail_msg("%s", ek_err_text());
+    if (ek_image_decode(&got, file->data, file->len, EK_ALPHA_WHITE)) fail_msg("%s", ek_err_text());
     assert_int_equal(ek_image_bytes(&got), n);
     for (size_t i = 0; i < n; i++)
         if (got.rgb[i] != want[i]) fail_msg("sample %zu is %d, should be %d", i, got.rgb[i], want[i]);
@@ -267,7 +268,7 @@ static void webp_containers(void **state)
         ek_image want = upright(&image, o), got;
         put_webp_still(&b, &image, o);
         assert_pixels(&b, &want);
-        for (size_t n = 0; n < b.len; n++) assert_int_not_equal(ek_image_decode(&got, b.data, n), EK_OK);
+        for (size_t n = 0; n < b.len; n++) assert_int_not_equal(ek_image_decode(&got, b.data, n, EK_ALPHA_DROP), EK_OK);
         ek_image_free(&want);
         ek_buf_fini(&b);
     }
@@ -301,13 +302,14 @@ static void heic_and_avif(void **state)
         ek_image_info info;
         if (!put_heif(&b, &image, NULL, k == 1)) continue;
         made++;
-        if (ek_image_probe(&info, b.data, b.len) || ek_image_decode(&got, b.data, b.len)) fail_msg("%s", ek_err_text());
+        if (ek_image_probe(&info, b.data, b.len) || ek_image_decode(&got, b.data, b.len, EK_ALPHA_DROP))
+            fail_msg("%s", ek_err_text());
         assert_string_equal(info.format, k ? "AVIF" : "HEIC");
         assert_int_equal(info.width, 64);
         assert_int_equal(got.height, 48);
         for (size_t i = 0; i < ek_image_bytes(&got); i++) assert_true(abs(got.rgb[i] - image.rgb[i]) < 12);
         for (size_t n = 0; n < b.len; n += 1 + n / 32)
-            if (ek_image_decode(&part, b.data, n) == EK_OK) ek_image_free(&part);
+            if (ek_image_decode(&part, b.data, n, EK_ALPHA_DROP) == EK_OK) ek_image_free(&part);
         ek_image_free(&got);
         ek_buf_fini(&b);
     }
@@ -337,8 +339,8 @@ static void heif_transparency_on_white(void **state)
         ek_image dropped, white;
         if (!put_heif(&b, &image, alpha, k == 1)) continue;
         made++;
-        if (ek_image_decode(&dropped, b.data, b.len)) fail_msg("%s", ek_err_text());
-        if (ek_image_decode_on(&white, b.data, b.len, EK_ALPHA_WHITE)) fail_msg("%s", ek_err_text());
+        if (ek_image_decode(&dropped, b.data, b.len, EK_ALPHA_DROP)) fail_msg("%s", ek_err_text());
+        if (ek_image_decode(&white, b.data, b.len, EK_ALPHA_WHITE)) fail_msg("%s", ek_err_text());
         assert_true(dropped.width == W && dropped.height == H && white.width == W && white.height == H);
         for (int i = 0; i < W * H; i++) {
             if (i % W % (W / 3) < 4 || i % W % (W / 3) > W / 3 - 5) continue; /* borders are smeared */
@@ -405,12 +407,12 @@ static void cut_files_fail(void **state)
         ek_buf b = {0};
         ek_image whole, part;
         make(&b, kind, &image);
-        assert_int_equal(ek_image_decode(&whole, b.data, b.len), EK_OK);
+        assert_int_equal(ek_image_decode(&whole, b.data, b.len, EK_ALPHA_DROP), EK_OK);
         int failed = 0;
         for (size_t n = 0; n < b.len; n++) {
             char *exact = malloc(n + 1);
             memcpy(exact, b.data, n);
-            if (ek_image_decode(&part, exact, n)) failed++;
+            if (ek_image_decode(&part, exact, n, EK_ALPHA_DROP)) failed++;
             else assert_memory_equal(part.rgb, whole.rgb, ek_image_bytes(&whole));
             ek_image_free(&part);
             free(exact);
@@ -473,7 +475,7 @@ static void what_is_no_picture_is_refused(void **state)
     ek_buf_str(&b, "<svg/>");
     assert_refused(&b, EK_EINVAL, "3c 73 76 67; known are JPEG, PNG, WebP, GIF", true);
     ek_buf_clear(&b);
-    char *large = ek_image_formats() ? calloc(EK_MEDIA_MAX_BYTES + 1, 1) : NULL;
+    char *large = calloc(EK_MEDIA_MAX_BYTES + 1, 1);
     ek_image_info info;
     assert_int_equal(ek_image_probe(&info, large, EK_MEDIA_MAX_BYTES + 1), EK_ETOOLARGE);
     assert_string_equal(ek_err_text(), "picture of 33554433 bytes, at most 33554432");
@@ -483,8 +485,8 @@ static void what_is_no_picture_is_refused(void **state)
                "ftypheic\0\0\0\0mif1heic",
                24);
     ek_image got;
-    ek_err err = ek_image_decode(&got, b.data, b.len);
-    assert_int_equal(err, strstr(ek_image_formats(), "HEIC") ? EK_EPARSE : EK_EINVAL);
+    ek_err err = ek_image_decode(&got, b.data, b.len, EK_ALPHA_DROP);
+    assert_int_equal(err, strstr(ek_helper_formats(), "HEIC") ? EK_EPARSE : EK_EINVAL);
     ek_buf_fini(&b);
 }
 

@@ -98,7 +98,7 @@ static ek_err look(void *arg, const void *png, size_t n)
 {
     drawn *d = arg;
     ek_image image;
-    if (ek_image_decode(&image, png, n)) fail_msg("%s", ek_err_text());
+    if (ek_image_decode(&image, png, n, EK_ALPHA_DROP)) fail_msg("%s", ek_err_text());
     d->width = image.width, d->height = image.height;
     for (size_t i = 0; d->n < 4 && i < ek_image_bytes(&image); i++) d->dark[d->n] += image.rgb[i] < 64;
     d->n++;

@@ -52,9 +52,9 @@ static void assert_rows(const ek_buf *file, ek_alpha alpha, int width, int heigh
 {
     for (int how = 0; how < 2; how++) {
         ek_image whole, want, got;
-        assert_int_equal(ek_image_decode_on(&whole, file->data, file->len, alpha), EK_OK);
+        assert_int_equal(ek_image_decode(&whole, file->data, file->len, alpha), EK_OK);
         want = in_two_passes(&whole, width, height, (ek_resizer)how);
-        if (ek_image_decode_resized(&got, file->data, file->len, alpha, width, height, (ek_resizer)how))
+        if (ek_image_decode_resized(&got, file->data, file->len, NULL, alpha, width, height, (ek_resizer)how))
             fail_msg("%s", ek_err_text());
         assert_true(got.width == width && got.height == height);
         assert_memory_equal(got.rgb, want.rgb, ek_image_bytes(&want));
@@ -125,7 +125,7 @@ static void a_cut_file_leaves_nothing(void **state)
         ek_buf b = {0};
         if (kind == 0) put_png(&b, image.rgb, 64, 64, PNG_COLOR_TYPE_RGB, 8, false, 0);
         else put_jpeg(&b, image.rgb, 64, 64, 3, 0, false, false);
-        assert_int_equal(ek_image_decode_resized(&got, b.data, b.len / 2, EK_ALPHA_DROP, 48, 48, EK_RESIZE_TORCH),
+        assert_int_equal(ek_image_decode_resized(&got, b.data, b.len / 2, NULL, EK_ALPHA_DROP, 48, 48, EK_RESIZE_TORCH),
                          EK_EPARSE);
         assert_null(got.rgb);
         assert_int_equal(ek_picture_read(&p, b.data, b.len / 2, &o), EK_EPARSE);

@@ -46,7 +46,7 @@ static void every_form_of_wav(void **state)
             }
             put_wav(&file, forms[k][0], channels, 16000, forms[k][1], data.data, data.len);
             ek_sound s;
-            if (ek_sound_read(&s, file.data, file.len)) fail_msg("%s", ek_err_text());
+            if (ek_sound_read(&s, file.data, file.len, EK_SOUND_SECONDS)) fail_msg("%s", ek_err_text());
             assert_int_equal(s.samples, 500);
             for (int i = 0; i < 500; i++) assert_true((double)s.v[i] == want[i]);
             ek_sound_free(&s);
@@ -165,7 +165,7 @@ static void tokens_of_samples(void **state)
 static void refused(const ek_buf *file, ek_err err, const char *words)
 {
     ek_sound s;
-    assert_int_equal(ek_sound_read(&s, file->data, file->len), err);
+    assert_int_equal(ek_sound_read(&s, file->data, file->len, EK_SOUND_SECONDS), err);
     assert_null(s.v);
     if (!strstr(ek_err_text(), words)) fail_msg("\"%s\" says nothing of \"%s\"", ek_err_text(), words);
 }
@@ -204,13 +204,13 @@ static void limits_of_sounds(void **state)
         ek_sound s;
         char *exact = malloc(n + 1);
         memcpy(exact, b.data, n);
-        assert_int_not_equal(ek_sound_read(&s, exact, n), EK_OK);
+        assert_int_not_equal(ek_sound_read(&s, exact, n, EK_SOUND_SECONDS), EK_OK);
         free(exact);
     }
     const size_t whole = b.len;
     ek_sound_info info;
     ek_buf_add(&b, "LIST\3\0\0\0abc\0 junk", 17);
-    assert_int_equal(ek_sound_probe(&info, b.data, b.len), EK_OK);
+    assert_int_equal(ek_sound_probe(&info, b.data, b.len, EK_SOUND_SECONDS), EK_OK);
     for (int second = 0; second < 2; second++) { /* another sound behind it, or more samples */
         b.len = whole + 12;
         if (second) ek_buf_add(&b, "data\2\0\0\0xx", 10);
@@ -235,9 +235,9 @@ static void long_sounds_are_cut(void **state)
     for (int i = 0; i < N; i++) v[i] = (float)(i * 7 % 1009) / 1009.0f - 0.4f;
     assert_true(ek_sound_wav(&file, v, N));
     refused(&file, EK_EINVAL, "at most 30 s");
-    assert_int_equal(ek_sound_probe_long(&info, file.data, file.len), EK_OK);
+    assert_int_equal(ek_sound_probe(&info, file.data, file.len, EK_SOUND_MAX_SECONDS), EK_OK);
     assert_int_equal(info.samples, N);
-    assert_int_equal(ek_sound_read_long(&s, file.data, file.len), EK_OK);
+    assert_int_equal(ek_sound_read(&s, file.data, file.len, EK_SOUND_MAX_SECONDS), EK_OK);
     assert_memory_equal(s.v, v, sizeof v);
     assert_int_equal(ek_sound_pieces(N, EK_SOUND_TOWER), 3);
     for (int i = 0; i < 3; i++) {
@@ -246,7 +246,7 @@ static void long_sounds_are_cut(void **state)
         assert_ptr_equal(p.v, s.v + i * EK_SOUND_MAX_SAMPLES);
         ek_buf_clear(&piece);
         assert_true(ek_sound_wav(&piece, p.v, p.samples));
-        assert_int_equal(ek_sound_read(&again, piece.data, piece.len), EK_OK);
+        assert_int_equal(ek_sound_read(&again, piece.data, piece.len, EK_SOUND_SECONDS), EK_OK);
         assert_int_equal(again.samples, p.samples);
         assert_memory_equal(again.v, p.v, sizeof *p.v * (size_t)p.samples);
         ek_sound_free(&again);
@@ -265,7 +265,7 @@ static void long_sounds_are_cut(void **state)
     for (int i = 0; i < 8000 * 601; i++) ek_buf_char(&data, 7);
     ek_buf_clear(&file);
     put_wav(&file, 1, 1, 8000, 8, data.data, data.len);
-    assert_int_equal(ek_sound_probe_long(&info, file.data, file.len), EK_EINVAL);
+    assert_int_equal(ek_sound_probe(&info, file.data, file.len, EK_SOUND_MAX_SECONDS), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "at most 600 s"));
     ek_sound_free(&s);
     ek_buf_fini(&file), ek_buf_fini(&piece), ek_buf_fini(&data);
@@ -285,14 +285,14 @@ static void other_formats_and_rates(void **state)
         ek_buf file = {0};
         ek_sound in = tone(440, c[k].rate, c[k].rate), want = tone(440, 16000, 16000), got;
         if (!put_coded(&file, c[k].format, c[k].rate, in.v, in.samples)) continue;
-        if (ek_sound_read(&got, file.data, file.len)) fail_msg("%s", ek_err_text());
+        if (ek_sound_read(&got, file.data, file.len, EK_SOUND_SECONDS)) fail_msg("%s", ek_err_text());
         assert_in_range(got.samples, 16000, 18500); /* MP3 is filled to whole frames */
         double sum = 0;
         for (int i = 1000; i < 15000; i++) sum += pow((double)got.v[i] - (double)want.v[i], 2);
         if (!(sqrt(sum / 14000) < c[k].bound)) fail_msg("format %zu: %g", k, sqrt(sum / 14000));
         ek_sound part;
         for (size_t n = 0; n < file.len; n += 1 + n / 16)
-            if (ek_sound_read(&part, file.data, n) == EK_OK) ek_sound_free(&part);
+            if (ek_sound_read(&part, file.data, n, EK_SOUND_SECONDS) == EK_OK) ek_sound_free(&part);
         ek_sound_free(&in);
         ek_sound_free(&want);
         ek_sound_free(&got);

@@ -13,6 +13,7 @@
 
 #include "coded.h"
 #include "draw.h"
+#include "media/limits.h"
 #include "media/sound.h"
 
 static void put_le(ek_buf *to, uint64_t v, int bytes)
@@ -31,7 +32,7 @@ static int16_t sample(int i)
 static void hears(const ek_buf *file, int samples, const char *what)
 {
     ek_sound s;
-    if (ek_sound_read(&s, file->data, file->len)) fail_msg("%s: %s", what, ek_err_text());
+    if (ek_sound_read(&s, file->data, file->len, EK_SOUND_SECONDS)) fail_msg("%s: %s", what, ek_err_text());
     if (s.samples != samples) fail_msg("%s: %d samples, not %d", what, s.samples, samples);
     for (int i = 0; i < N && i < samples; i++) assert_true(s.v[i] == (float)sample(i) / 32768);
     ek_sound_free(&s);
@@ -68,7 +69,7 @@ static void wav_of_a_pipe(void **state)
                 if (tail == 2) ek_buf_add(&b, odd, sizeof odd - 1);
                 ek_sound s;
                 if (!bare) hears(&b, N, "a WAV of a pipe");
-                else if (!ek_sound_read(&s, b.data, b.len))
+                else if (!ek_sound_read(&s, b.data, b.len, EK_SOUND_SECONDS))
                     fail_msg("%08x: %d samples of chunks", unknown[k], s.samples);
                 ek_buf_fini(&b);
             }
@@ -76,7 +77,7 @@ static void wav_of_a_pipe(void **state)
     put_wav(&b, 1, 1, 16000, 16, unknown, sizeof unknown);
     b.len -= 2;
     ek_sound s;
-    assert_int_equal(ek_sound_read(&s, b.data, b.len), EK_EPARSE);
+    assert_int_equal(ek_sound_read(&s, b.data, b.len, EK_SOUND_SECONDS), EK_EPARSE);
     ek_buf_fini(&b);
 }
 
@@ -141,8 +142,8 @@ static int length_of(const ek_buf *file, const char *what)
 {
     ek_sound s;
     ek_sound_info info;
-    if (ek_sound_read(&s, file->data, file->len)) fail_msg("%s: %s", what, ek_err_text());
-    assert_int_equal(ek_sound_probe(&info, file->data, file->len), EK_OK);
+    if (ek_sound_read(&s, file->data, file->len, EK_SOUND_SECONDS)) fail_msg("%s: %s", what, ek_err_text());
+    assert_int_equal(ek_sound_probe(&info, file->data, file->len, EK_SOUND_SECONDS), EK_OK);
     assert_int_equal(info.samples, s.samples);
     sounds_all_through(&s);
     const int n = s.samples;
@@ -202,16 +203,17 @@ static void mp3(void **state)
         ek_buf_clear(&b), add_all(&b, &one, 0);
         b.len -= 400;
         ek_sound s;
-        if (!ek_sound_read(&s, b.data, b.len)) fail_msg("one that counts, and is cut, gives %d samples", s.samples);
+        if (!ek_sound_read(&s, b.data, b.len, EK_SOUND_SECONDS))
+            fail_msg("one that counts, and is cut, gives %d samples", s.samples);
     }
     ek_buf_clear(&b), add_all(&b, &one, 0); /* at 8 kHz */
     ek_buf_clear(&one), put_tone(&one, MP3, 16000, 16000), add_all(&b, &one, 0);
     ek_sound s;
-    assert_int_equal(ek_sound_read(&s, b.data, b.len), EK_EINVAL);
+    assert_int_equal(ek_sound_read(&s, b.data, b.len, EK_SOUND_SECONDS), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "several streams, of which the first has 8000 samples"));
     ek_buf_clear(&b);
     for (int i = 0; i < 65; i++) add_all(&b, &one, 0);
-    assert_int_equal(ek_sound_read(&s, b.data, b.len), EK_EINVAL);
+    assert_int_equal(ek_sound_read(&s, b.data, b.len, EK_SOUND_SECONDS), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "more than 64 streams"));
     ek_buf_fini(&one), ek_buf_fini(&b);
 }
@@ -262,7 +264,7 @@ static void flac(void **state)
     check_length(&b, 50000, 50000, "between two");
     for (size_t n = one.len - 1; n > one.len / 2; n -= 501) { /* the frames that are whole */
         ek_sound s;
-        if (ek_sound_read(&s, one.data, n)) fail_msg("cut at %zu: %s", n, ek_err_text());
+        if (ek_sound_read(&s, one.data, n, EK_SOUND_SECONDS)) fail_msg("cut at %zu: %s", n, ek_err_text());
         assert_int_equal(s.samples % 4096, 0);
         ek_sound_free(&s);
     }
@@ -285,8 +287,8 @@ static void damaged_ones(void **state)
                 exact[(r >> 8) % (i % 2 ? n : n < 200 ? n : 200)] ^= (uint8_t)(r >> 3);
             ek_sound_info info;
             ek_sound s;
-            const ek_err err = ek_sound_probe(&info, exact, n);
-            if (!ek_sound_read(&s, exact, n)) {
+            const ek_err err = ek_sound_probe(&info, exact, n, EK_SOUND_SECONDS);
+            if (!ek_sound_read(&s, exact, n, EK_SOUND_SECONDS)) {
                 assert_int_equal(err, EK_OK);
                 assert_int_equal(s.samples, info.samples);
                 ek_sound_free(&s);

@@ -57,7 +57,7 @@ static int orientation_of(const ek_buf *file, const char *what)
     ek_image_info info;
     ek_image image;
     if (ek_image_probe(&info, file->data, file->len)) fail_msg("%s: %s", what, ek_err_text());
-    if (ek_image_decode(&image, file->data, file->len)) fail_msg("%s: %s", what, ek_err_text());
+    if (ek_image_decode(&image, file->data, file->len, EK_ALPHA_DROP)) fail_msg("%s: %s", what, ek_err_text());
     assert_int_equal(image.width, info.orientation < 5 ? W : H);
     ek_image_free(&image);
     return info.orientation;
@@ -172,7 +172,7 @@ static void what_stands_behind_png(void **state)
             ek_buf_clear(&cut), ek_buf_add(&cut, b.data, n);
             char *exact = malloc(n + 1);
             memcpy(exact, b.data, n);
-            const ek_err err = ek_image_decode(&got, exact, n);
+            const ek_err err = ek_image_decode(&got, exact, n, EK_ALPHA_DROP);
             if (n >= end - 4 && err) fail_msg("%zu of %zu bytes: %s", n, b.len, ek_err_text());
             if (n < end - 8 && !err) fail_msg("%zu of %zu bytes are read", n, b.len);
             if (!err) assert_memory_equal(got.rgb, image.rgb, ek_image_bytes(&image));
@@ -235,7 +235,7 @@ static void stray_bytes_before_jpeg_markers(void **state)
     ek_image image = draw(W, H), want;
     ek_buf b = {0}, c = {0};
     put_jpeg(&b, image.rgb, W, H, 3, 6, true, false);
-    assert_int_equal(ek_image_decode(&want, b.data, b.len), EK_OK);
+    assert_int_equal(ek_image_decode(&want, b.data, b.len, EK_ALPHA_DROP), EK_OK);
     for (size_t at = 2; (uint8_t)b.data[at + 1] != 0xDA;
          at += 2 + ((size_t)(uint8_t)b.data[at + 2] << 8 | (uint8_t)b.data[at + 3]))
         for (size_t k = at == 2 ? 2 : 0; k < (at == 2 ? 3 : sizeof n / sizeof *n); k++) { /* FF D8 FF is the mark */

@@ -179,11 +179,7 @@ static void the_tokenizer_comes_with_chat(void **state)
     assert_int_equal(ek_tokenizer_size(m.chat.tokenizer), ek_model_config(m.model)->vocab_size);
     ek_opened_close(&m);
 
-    ek_tokenizer *t;
-    assert_int_equal(ek_open_tokenizer(&t, &o), EK_OK);
-    ek_tokenizer_close(t);
     o.model = "models/pocket-drafter"; /* has none */
-    assert_int_not_equal(ek_open_tokenizer(&t, &o), EK_OK);
     assert_int_not_equal(ek_open_model(&m, &o), EK_OK);
     assert_null(m.model);
     assert_null(m.chat.tokenizer);

@@ -75,7 +75,7 @@ static void a_form_becomes_a_prompt(void **state)
     assert_int_equal(m->blocks[0].media, EK_PART_SOUND);
     ek_sound s;
     const ek_buf *file = &m->blocks[0].files->bytes;
-    assert_int_equal(ek_sound_read(&s, file->data, file->len), EK_OK);
+    assert_int_equal(ek_sound_read(&s, file->data, file->len, EK_SOUND_SECONDS), EK_OK);
     assert_int_equal(s.samples, 16000);
     ek_sound_free(&s);
     assert_non_null(strstr(ek_buf_text(&m->blocks[1].text), "\"en\""));
@@ -160,7 +160,7 @@ static void long_sounds_come_in_pieces(void **state)
         ek_sound s;
         const ek_buf *file = &m->blocks[i].files->bytes;
         assert_int_equal(m->blocks[i].files->number, i);
-        assert_int_equal(ek_sound_read(&s, file->data, file->len), EK_OK);
+        assert_int_equal(ek_sound_read(&s, file->data, file->len, EK_SOUND_SECONDS), EK_OK);
         for (int k = 0; k < s.samples; k++, at++) assert_true(s.v[k] == (float)(at % 100) / 200);
         ek_sound_free(&s);
     }

@@ -151,7 +151,7 @@ const ek_option *ek_cli_guess_option(const char *typed, size_t n, ek_cmd_id id)
     for (int i = 0; i < ek_n_options; i++) {
         if (!(ek_options[i].commands >> id & 1)) continue;
         ek_buf flag = {0};
-        ek_option_flag(&flag, &ek_options[i]);
+        ek_name_flag(&flag, ek_options[i].name);
         int far = ek_near(typed, n, ek_buf_text(&flag) + 2);
         if (far < least_far) least_far = far, best = &ek_options[i];
         ek_buf_fini(&flag);

@@ -72,7 +72,7 @@ static void option_row(ek_buf *out, const ek_option *o, ek_cmd_id id)
     char letter = ek_option_letter(o);
     if (letter) ek_buf_fmt(&head, "  -%c, ", letter);
     else ek_buf_str(&head, "      ");
-    ek_option_flag(&head, o);
+    ek_name_flag(&head, o->name);
     if (*o->placeholder) ek_buf_fmt(&head, " %s", o->placeholder);
     if (o->effect == EFFECT_ANSWER) ek_buf_str(&head, " *");
     ek_buf_add(out, head.data, head.len);
@@ -248,7 +248,7 @@ static void table_row(ek_buf *out, const ek_option *o)
 {
     ek_buf_str(out, "| `");
     if (ek_option_letter(o)) ek_buf_fmt(out, "-%c`, `", ek_option_letter(o));
-    ek_option_flag(out, o);
+    ek_name_flag(out, o->name);
     if (*o->placeholder) ek_buf_char(out, ' ');
     cell(out, o->placeholder);
     ek_buf_fmt(out, "`%s | ", o->effect == EFFECT_ANSWER ? " \\*" : "");

@@ -62,7 +62,7 @@ static void option_row(ek_buf *out, const ek_option *o, ek_cmd_id id)
     const char letter = ek_option_letter(o);
     ek_buf_str(out, ".TP\n");
     if (letter) ek_buf_fmt(out, "\\fB\\-%c\\fR, ", letter);
-    ek_option_flag(&flag, o);
+    ek_name_flag(&flag, o->name);
     put_line(&text, "\\fB", ek_buf_text(&flag), "\\fR");
     text.data[--text.len] = '\0';
     ek_buf_str(out, ek_buf_text(&text));

@@ -44,7 +44,7 @@ static ek_err set_defaults(ek_cli *cli, ek_env_fn *env)
         }
         if (!env || !(o->commands >> cli->command & 1)) continue;
         ek_buf name = {0};
-        ek_option_env(&name, o);
+        ek_name_env(&name, o->name);
         ek_given g = {o, ek_buf_text(&name), env(ek_buf_text(&name))};
         ek_err err = g.value && (*g.value || ek_option_may_be_empty(o)) ? ek_option_set(cli, &g) : EK_OK;
         ek_buf_fini(&name);
@@ -60,7 +60,7 @@ static const ek_option *find(const char *arg, ek_cmd_id command)
     size_t n = strcspn(arg, "=");
     for (int i = 0; i < ek_n_options; i++) {
         ek_buf flag = {0};
-        ek_option_flag(&flag, &ek_options[i]);
+        ek_name_flag(&flag, ek_options[i].name);
         bool same = flag.len == n && !memcmp(flag.data, arg, n);
         ek_buf_fini(&flag);
         if (same && ek_options[i].commands >> command & 1) return &ek_options[i];
@@ -74,7 +74,7 @@ ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value)
     for (int i = 0; i < ek_n_options; i++) {
         const ek_option *o = &ek_options[i];
         ek_buf flag = {0};
-        ek_option_flag(&flag, o);
+        ek_name_flag(&flag, o->name);
         bool same = !strcmp(name, o->name) || !strcmp(name, ek_buf_text(&flag) + 2);
         ek_buf_fini(&flag);
         if (!same || !(o->commands >> cli->command & 1)) continue;
@@ -120,7 +120,7 @@ static ek_err no_option(const ek_cli *cli, const ek_option *elsewhere, const cha
         const ek_option *near = ek_cli_guess_option(arg, (size_t)n, cli->command);
         if (near) {
             ek_buf_str(&more, "; did you mean ");
-            ek_option_flag(&more, near);
+            ek_name_flag(&more, near->name);
             ek_buf_str(&more, "? See");
         }
     }
@@ -141,7 +141,7 @@ static ek_err parse_option(ek_cli *cli, int argc, char **argv, int *i)
     if (!prompt && (!o || !(o->commands >> cli->command & 1))) return no_option(cli, o, arg, n);
     ek_buf where = {0};
     if (prompt) ek_buf_str(&where, "-p");
-    else ek_option_flag(&where, o);
+    else ek_name_flag(&where, o->name);
     ek_given g = {o, ek_buf_text(&where), NULL};
     ek_err err = EK_OK;
     if (arg[n] == '=') g.value = arg + n + 1;
@@ -191,7 +191,7 @@ static bool is_other_variable(const char *name)
         if (!strcmp(name, others[i])) return true;
     for (int i = 0; i < ek_n_options; i++) {
         ek_buf known = {0};
-        ek_option_env(&known, &ek_options[i]);
+        ek_name_env(&known, ek_options[i].name);
         const bool same = ek_options[i].commands && !strcmp(ek_buf_text(&known) + sizeof ENV_PREFIX - 1, name);
         ek_buf_fini(&known);
         if (same) return true;
@@ -221,7 +221,7 @@ void ek_cli_check_variables(ek_buf *out, char *const *environ)
         const ek_option *near = NULL;
         for (int c = 0; c < EK_CMD_COUNT && !near; c++) near = ek_cli_guess_option(flag, m, (ek_cmd_id)c);
         ek_buf_fmt(out, "evenkeel: %s is no option's variable", name);
-        if (near) ek_buf_str(out, "; did you mean "), ek_option_env(out, near), ek_buf_char(out, '?');
+        if (near) ek_buf_str(out, "; did you mean "), ek_name_env(out, near->name), ek_buf_char(out, '?');
         ek_buf_str(out, near ? "\n" : "; `evenkeel COMMAND --help-all` lists the options\n");
     }
 }

@@ -85,7 +85,7 @@ static ek_err set_limit(ek_cli *cli, const char *name, const char *value)
     for (int i = 0; i < ek_n_options; i++) {
         const ek_option *o = &ek_options[i];
         ek_buf where = {0};
-        ek_option_flag(&where, o);
+        ek_name_flag(&where, o->name);
         const bool same = !o->commands && !strcmp(ek_buf_text(&where) + 2, name);
         ek_buf_clear(&where);
         ek_buf_fmt(&where, "--limits %s", name);

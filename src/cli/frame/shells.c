@@ -92,10 +92,10 @@ static bool has(const ek_option *o, int id)
 static void forms(ek_buf *out, const ek_option *o)
 {
     if (ek_option_letter(o)) ek_buf_fmt(out, "-%c ", ek_option_letter(o));
-    ek_option_flag(out, o);
+    ek_name_flag(out, o->name);
     if (o->kind != OPT_LEVEL) return;
     ek_buf_char(out, ' ');
-    ek_option_flag(out, o);
+    ek_name_flag(out, o->name);
     ek_buf_fmt(out, "%.*s", (int)strcspn(o->placeholder + 1, "]"), o->placeholder + 1);
 }
 
@@ -140,7 +140,7 @@ static void bash(ek_buf *out)
             if (value == NOTHING && o->kind != OPT_LEVEL) continue;
             ek_buf_str(out, "        ");
             if (ek_option_letter(o)) ek_buf_fmt(out, "-%c | ", ek_option_letter(o));
-            ek_option_flag(out, o);
+            ek_name_flag(out, o->name);
             if (o->kind == OPT_LEVEL) {
                 ek_buf_fmt(out, ") if [[ $cur == *=* ]]; then kind=words words='%.*s'; fi ;;\n",
                            (int)strcspn(o->placeholder + 2, "]"), o->placeholder + 2);
@@ -314,7 +314,7 @@ static void fish(ek_buf *out)
         brief(&text, o, EK_CMD_COUNT);
         fish_commands(out, o->commands);
         ek_buf flag = {0};
-        ek_option_flag(&flag, o);
+        ek_name_flag(&flag, o->name);
         ek_buf_fmt(out, " -l %s", ek_buf_text(&flag) + 2);
         ek_buf_fini(&flag);
         if (ek_option_letter(o)) ek_buf_fmt(out, " -s %c", ek_option_letter(o));

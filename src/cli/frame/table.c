@@ -146,13 +146,3 @@ void ek_name_env(ek_buf *out, const char *name)
     ek_buf_str(out, "EVENKEEL_");
     spelled(out, name, true);
 }
-
-void ek_option_flag(ek_buf *out, const ek_option *o)
-{
-    ek_name_flag(out, o->name);
-}
-
-void ek_option_env(ek_buf *out, const ek_option *o)
-{
-    ek_name_env(out, o->name);
-}

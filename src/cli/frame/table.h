@@ -71,8 +71,6 @@ const ek_option *ek_option_by_letter(char letter, ek_cmd_id id, bool *is_argumen
 /* "max_tokens" as "--max-tokens" and "EVENKEEL_MAX_TOKENS". */
 void ek_name_flag(ek_buf *out, const char *name);
 void ek_name_env(ek_buf *out, const char *name);
-void ek_option_flag(ek_buf *out, const ek_option *o); /* "--max-tokens" */
-void ek_option_env(ek_buf *out, const ek_option *o);  /* "EVENKEEL_MAX_TOKENS" */
 /* The text of an option as it applies to one command, or (EK_CMD_COUNT) the texts for all commands, each followed by
  * its commands. */
 void ek_option_text(ek_buf *out, const ek_option *o, ek_cmd_id id);

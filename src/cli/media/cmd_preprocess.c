@@ -21,7 +21,7 @@ static ek_err preprocess_image(const ek_cli *cli, const ek_buf *file)
     const ek_picture_opts o = ek_cli_picture_opts(cli);
     ek_image image;
     ek_picture p;
-    EK_TRY(ek_image_decode_on(&image, file->data, file->len, o.alpha));
+    EK_TRY(ek_image_decode(&image, file->data, file->len, o.alpha));
     ek_err err = ek_picture_make(&p, &image, &o);
     if (!err && cli->has.out) err = ek_cli_write_file(cli->out, p.image.rgb, ek_image_bytes(&p.image));
     if (!err) print_image(cli, &image, &p);

@@ -24,8 +24,8 @@ ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek
 {
     int tokens;
     *pieces = 1;
-    if (!cli->cut_audio) return ek_sound_read(out, file->data, file->len);
-    EK_TRY(ek_sound_read_long(out, file->data, file->len));
+    if (!cli->cut_audio) return ek_sound_read(out, file->data, file->len, EK_SOUND_SECONDS);
+    EK_TRY(ek_sound_read(out, file->data, file->len, EK_SOUND_MAX_SECONDS));
     *pieces = ek_sound_pieces(out->samples, kind);
     ek_err err = ek_sound_tokens_long(&tokens, out->samples, kind);
     if (err) ek_sound_free(out);

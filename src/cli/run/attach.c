@@ -34,7 +34,7 @@ static ek_err say_sound(const ek_dialogue *d, const ek_buf *bytes, const char *p
 {
     ek_sound_info info;
     int tokens;
-    EK_TRY(ek_sound_probe(&info, ek_buf_text(bytes), bytes->len));
+    EK_TRY(ek_sound_probe(&info, ek_buf_text(bytes), bytes->len, EK_SOUND_SECONDS));
     EK_TRY(ek_sound_tokens(&tokens, info.samples, d->m.chat.media.sound));
     if (says) ek_buf_fmt(says, "%s, %.1f s, %d tokens", path, (double)info.samples / EK_SOUND_RATE, tokens);
     return EK_OK;

@@ -10,6 +10,7 @@
 #include "base/encoding.h"
 #include "cli/frame/hub.h"
 #include "media/image.h"
+#include "media/limits.h"
 #include "media/video/video.h"
 #include "serve/api/dialect.h"
 #include "text/json/json.h"
@@ -86,7 +87,7 @@ static void write_sound(ek_buf *out, const ek_media_file *f)
 {
     ek_sound_info info = {.format = "WAV"};
     char format[8];
-    (void)ek_sound_probe(&info, ek_buf_text(&f->bytes), f->bytes.len);
+    (void)ek_sound_probe(&info, ek_buf_text(&f->bytes), f->bytes.len, EK_SOUND_SECONDS);
     ek_buf_str(out, "{\"type\": \"input_audio\", \"input_audio\": {\"data\": \"");
     ek_base64_encode(out, ek_buf_text(&f->bytes), f->bytes.len);
     ek_buf_fmt(out, "\", \"format\": \"%s\"}}", lower(format, sizeof format, info.format));

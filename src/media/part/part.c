@@ -59,7 +59,7 @@ static ek_err done_sound(ek_media **out, ek_media *m, ek_sound_kind kind)
 ek_err ek_media_read_sound(ek_media **out, const void *bytes, size_t n, ek_sound_kind kind)
 {
     ek_media *m = make(EK_PART_SOUND);
-    ek_err err = ek_sound_read(&m->sound, bytes, n);
+    ek_err err = ek_sound_read(&m->sound, bytes, n, EK_SOUND_SECONDS);
     return err ? give(out, m, err) : done_sound(out, m, kind);
 }
 

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
-#include "media/limits.h"
+#include "media/header.h"
 #include "media/locked/lock.h"
 
 /* --- the kind of a file --- */
@@ -71,12 +71,11 @@ const char *ek_video_type(const void *bytes, size_t n)
 
 ek_err ek_container_check(const ek_container **out, const uint8_t *p, size_t n)
 {
-    if (n > EK_MEDIA_MAX_BYTES) return ek_fail(EK_ETOOLARGE, "video of %zu bytes, at most %d", n, EK_MEDIA_MAX_BYTES);
+    EK_TRY(ek_media_check_bytes("video", n));
     *out = container_find(p, n);
     if (*out) return EK_OK;
     char begin[3 * 4 + 1] = "";
     for (size_t i = 0; i < 4 && i < n; i++) snprintf(begin + 3 * i, 4, "%02x ", p[i]);
-    if (n == 0) return ek_fail(EK_EINVAL, "empty video: it has 0 bytes");
     begin[3 * (n < 4 ? n : 4) - 1] = '\0';
     return ek_fail(EK_EINVAL, "not a video of a known kind: it begins with the bytes %s; known are %s", begin, formats);
 }

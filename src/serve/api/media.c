@@ -150,7 +150,7 @@ ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_b
     enum { PER_BYTE = 16 }; /* decoded bytes that take as long as one byte of JSON */
     ek_sound_info sound = {0};
     *found = (ek_image_info){0};
-    ek_err err = kind == EK_PART_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len)
+    ek_err err = kind == EK_PART_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len, EK_SOUND_SECONDS)
                                        : ek_image_probe(found, ek_buf_text(bytes), bytes->len);
     if (err == EK_EINVAL || err == EK_EPARSE || err == EK_ETOOLARGE) return ek_fail_in(EK_EINVAL, "%s", noun(kind));
     if (!err) ek_plan_weigh(limits->plan, (found->memory + sound.memory) / PER_BYTE);

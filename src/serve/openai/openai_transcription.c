@@ -281,7 +281,7 @@ static ek_err add_pieces(ek_api_request *r, ek_message *m, const ek_form_part *f
     ek_sound sound;
     const size_t pieces = (size_t)info->samples * sizeof(float);
     if (limits->take) EK_TRY(limits->take(limits->count_arg, info->memory + pieces));
-    ek_err err = ek_sound_read_long(&sound, file->data, file->n);
+    ek_err err = ek_sound_read(&sound, file->data, file->n, EK_SOUND_MAX_SECONDS);
     const int n = err ? 0 : ek_sound_pieces(sound.samples, limits->media->sound);
     for (int i = 0; !err && i < n; i++) {
         const ek_sound piece = ek_sound_piece(&sound, i);
@@ -302,7 +302,7 @@ static ek_err add_sound(ek_api_request *r, ek_message *m, const ek_form_part *fi
         r->param = "file";
         return ek_fail(EK_EINVAL, "file: it has %zu bytes, at most %d are allowed", file->n, EK_MEDIA_MAX_BYTES);
     }
-    ek_err err = ek_sound_probe_long(&info, file->data, file->n);
+    ek_err err = ek_sound_probe(&info, file->data, file->n, EK_SOUND_MAX_SECONDS);
     if (!err && !ek_plan_reads(limits->plan, info.memory / PER_BYTE)) return EK_OK;
     if (!err) {
         ((ek_transcription *)r->own)->seconds = (double)info.frames / info.rate;
