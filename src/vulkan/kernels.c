@@ -1,4 +1,4 @@
-/* Kernels by CUDA's names: the shader and the arguments of each (kernels.def), and pipelines. */
+/* Kernels by CUDA's names: the shader, the arguments and the memory of each (kernels.def), and pipelines. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +9,92 @@
 #include "vulkan/state.h"
 #include "vulkan/vulkan.h"
 
-#define ek_vulkan_use_none NULL
+/* --- what a kernel reads and writes */
+
+static ek_vulkan_span span(uint64_t at, int64_t bytes)
+{
+    return (ek_vulkan_span){at, at ? at + (uint64_t)bytes : 0};
+}
+
+/* Weights are never written, so they do not count. */
+static ek_vulkan_use use_product(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_linear_args *a = args;
+    (void)grid;
+    return (ek_vulkan_use){.write = {span(a->y, 4 * ((a->rows - 1) * a->ldy + a->n))},
+                           .read = {span(a->x.q, a->rows * a->x.ldq), span(a->f, 4 * a->rows * a->ldf)}};
+}
+
+static ek_vulkan_use use_heads(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_heads_args *a = args;
+    return (ek_vulkan_use){.write = {span(a->q, 4 * a->ldq * grid[1])}};
+}
+
+/* Pages are disjoint from the memory of all other kernels. */
+static ek_vulkan_use use_store(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_store_args *a = args;
+    return (ek_vulkan_use){.read = {span(a->k, 4 * a->ldk * grid[1]), span(a->v, 4 * a->ldv * grid[1])}};
+}
+
+static ek_vulkan_span both(ek_vulkan_span a, ek_vulkan_span b)
+{
+    if (a.first == a.end || b.first == b.end) return a.first == a.end ? b : a;
+    return (ek_vulkan_span){a.first < b.first ? a.first : b.first, a.end > b.end ? a.end : b.end};
+}
+
+/* Rows are at most those of all jobs. */
+static ek_vulkan_use use_products(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_products_args *a = args;
+    const int64_t rows = (int64_t)grid[1] * a->a.rows, y = 4 * rows * a->a.ldy;
+    const ek_vulkan_span jobs = span(a->jobs, (int64_t)sizeof(ek_cuda_job) * rows);
+    return (ek_vulkan_use){.write = {span(a->a.y, y), span(a->y2, y)},
+                           .read = {span(a->a.x.q, rows * a->a.x.ldq), span(a->a.f, 4 * rows * a->a.ldf),
+                                    both(both(jobs, span(a->n_jobs, 4)), span(a->index, 4 * rows))}};
+}
+
+static ek_vulkan_use use_gated(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_warp_args *a = args;
+    const int64_t rows = grid[1];
+    const ek_vulkan_span jobs = both(span(a->jobs, (int64_t)sizeof(ek_cuda_job) * rows), span(a->n_jobs, 4));
+    return (ek_vulkan_use){.write = {span(a->to.q, rows * a->to.ldq)},
+                           .read = {span(a->a.x.q, rows * a->a.x.ldq), both(jobs, span(a->index, 4 * rows)),
+                                    span(a->u, 4 * rows * a->ldu)}};
+}
+
+static ek_vulkan_use use_gate(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_gate_args *a = args;
+    const int64_t rows = grid[1];
+    return (ek_vulkan_use){.write = {span(a->y, 4 * rows * a->ldy), span(a->to.q, rows * a->to.ldq)},
+                           .read = {span(a->g, 4 * rows * a->ldg), span(a->u, 4 * rows * a->ldu)}};
+}
+
+static ek_vulkan_use use_choose(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_choose_args *a = args;
+    const int64_t pairs = a->rows * a->top_k;
+    const ek_vulkan_span rows = both(span(a->pair_row, 4 * pairs), span(a->row_pair, 4 * pairs)),
+                         jobs = both(span(a->jobs, (int64_t)sizeof(ek_cuda_job) * pairs), span(a->n_jobs, 4));
+    (void)grid;
+    return (ek_vulkan_use){.write = {both(rows, jobs), span(a->weight, 4 * pairs)},
+                           .read = {span(a->route, 4 * a->rows * a->ld)}};
+}
+
+/* --- the table */
+
+#define use_none NULL
 static const struct {
     const char *name, *shader;
     size_t args;
     ek_vulkan_use (*use)(const void *args, const uint32_t grid[3]);
     ek_vulkan_size size;
 } table[] = {
-#define SIZED(name, shader, args, use, threads, tile) \
-    {#name, #shader, sizeof(args), ek_vulkan_use_##use, {threads, tile}},
-#define KERNEL(name, shader, args) SIZED(name, shader, args, none, 0, 0)
+#define SIZED(name, shader, args, use, threads, tile) {#name, #shader, sizeof(args), use_##use, {threads, tile}},
+#define KERNEL(name, shader, args)                    SIZED(name, shader, args, none, 0, 0)
 #include "vulkan/kernels.def"
 #undef KERNEL
 #undef SIZED

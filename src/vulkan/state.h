@@ -276,19 +276,6 @@ VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out);
 VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g);
 void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v);
 
-/* --- beside.c */
-
-/* Memory that changes within a step and that the kernels of kernels.def read and write. */
-ek_vulkan_use ek_vulkan_use_product(const void *args, const uint32_t grid[3]);
-ek_vulkan_use ek_vulkan_use_heads(const void *args, const uint32_t grid[3]);
-ek_vulkan_use ek_vulkan_use_store(const void *args, const uint32_t grid[3]);
-ek_vulkan_use ek_vulkan_use_products(const void *args, const uint32_t grid[3]);
-ek_vulkan_use ek_vulkan_use_gated(const void *args, const uint32_t grid[3]);
-ek_vulkan_use ek_vulkan_use_gate(const void *args, const uint32_t grid[3]);
-ek_vulkan_use ek_vulkan_use_choose(const void *args, const uint32_t grid[3]);
-/* Whether a launch need not wait for the launches since shaders last waited; adds its use to the record. */
-bool ek_vulkan_beside(ek_vulkan_record *r, const ek_vulkan_use *use);
-
 /* --- kernels.c */
 
 /* A shader from the build (shaders.S); `soft` computes fma by integers. */

@@ -43,12 +43,35 @@ static void order(const ek_vulkan *v, VkCommandBuffer c, unsigned from, unsigned
     v->CmdPipelineBarrier2(c, &info);
 }
 
+static bool meet(ek_vulkan_span a, ek_vulkan_span b)
+{
+    return a.first < b.end && b.first < a.end;
+}
+
+/* Whether a launch need not wait for the launches since shaders last waited; adds its use to the record. No barrier
+ * stands between kernels whose memory is known to be disjoint, because a barrier takes as long as a small kernel. */
+static bool runs_beside(ek_vulkan_record *r, const ek_vulkan_use *use)
+{
+    if (r->n_uses < 0 || r->n_uses == EK_VULKAN_BESIDE) return false;
+    for (int i = 0; i < r->n_uses; i++) {
+        const ek_vulkan_use *other = &r->use[i];
+        for (int k = 0; k < EK_VULKAN_WRITES; k++) {
+            for (int j = 0; j < EK_VULKAN_WRITES; j++)
+                if (meet(use->write[k], other->write[j])) return false;
+            for (int j = 0; j < EK_VULKAN_READS; j++)
+                if (meet(use->write[k], other->read[j]) || meet(other->write[k], use->read[j])) return false;
+        }
+    }
+    r->use[r->n_uses++] = *use;
+    return true;
+}
+
 /* A shader waits for commands that were queued since shaders last waited, and a copy likewise. Waiting for the host as
  * well would take half as long again (docs/log/2026-11-29-vulkan-speed.md), so the host's barrier comes only at the
  * end. */
 static void wait_to_launch(const ek_vulkan *v, ek_vulkan_record *r, const ek_vulkan_use *use)
 {
-    const bool beside = use && r->shaders_wait == SHADERS && ek_vulkan_beside(r, use);
+    const bool beside = use && r->shaders_wait == SHADERS && runs_beside(r, use);
     if (!beside) {
         if (r->shaders_wait) order(v, r->commands, r->shaders_wait, SHADERS);
         r->shaders_wait = 0, r->n_uses = use ? 1 : -1;

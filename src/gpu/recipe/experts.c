@@ -441,7 +441,7 @@ static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3
 }
 
 /* In an order in which launches that do not depend on each other follow each other: a device that runs them beside each
- * other needs no barrier between them (vulkan/beside.c). */
+ * other needs no barrier between them (vulkan/stream.c). */
 static void write_plain(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const work *all)
 {
     const ek_gpu_run *x = w->x;
