@@ -66,7 +66,10 @@ int ek_engine_prompt_rows(const ek_engine *e, bool replying, double spent)
     return ek_gap_whole(rows, replies, e->on.row_tile, e->opts.chunk);
 }
 
-int ek_engine_oldest_share(int chunk, int64_t others)
+/* The part of a step's `chunk` prompt rows for the oldest prompt, if the other prompts have `others` rows left: the
+ * rows that they leave, at least half. A short prompt then does not wait for the end of a long one, which takes at most
+ * twice as long. */
+static int oldest_share(int chunk, int64_t others)
 {
     const int half = (chunk + 1) / 2;
     return others < chunk - half ? chunk - (int)others : half;
@@ -106,7 +109,7 @@ void ek_engine_divide(ek_share *share, int n, int chunk, uint64_t turn)
     for (int i = first + 1; i < n; i++)
         for (int j = first + 1; j < n; j++)
             if (share[j].client == share[i].client) share[i].of_client += share[j].left;
-    if (chunk >= FEW || others <= chunk / 2) share[first].max = ek_engine_oldest_share(chunk, others);
+    if (chunk >= FEW || others <= chunk / 2) share[first].max = oldest_share(chunk, others);
     else if (turn % 2) {
         share[first].max = divide_rest(share, first, n, chunk);
         return;

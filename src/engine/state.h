@@ -160,10 +160,6 @@ bool ek_engine_replies(const ek_engine *e);
 /* The number of prompt rows in a step: the chunk, or besides replies (`replying`) the number that max_gap allows after
  * `spent` seconds. */
 int ek_engine_prompt_rows(const ek_engine *e, bool replying, double spent);
-/* The part of a step's `chunk` prompt rows for the oldest prompt, if the other prompts have `others` rows left: the
- * rows that they leave, at least half. A short prompt then does not wait for the end of a long one, which takes at most
- * twice as long. */
-int ek_engine_oldest_share(int chunk, int64_t others);
 /* Divides a step's `chunk` prompt rows: at least half for the oldest prompt, or the rows that the others leave. The
  * rest goes to the clients, in ascending order of their prompts' remaining rows, so that small requests are not behind
  * large ones. Few rows, of which the others want more than half, go to the oldest first in one step and to the others

@@ -146,14 +146,6 @@ typedef struct ek_fit_parts {
 ek_err ek_gpu_plan(ek_fit_parts *out, size_t page_bytes[EK_PAGE_KINDS], ek_cuda *c, ek_model *m,
                    const ek_model_share *share, ek_gpu_shard shard, const ek_executor_sizes *z, const ek_drafter *d);
 
-/* The bytes of part i of p on device c with `room` bytes, o->beside included. */
-ek_err ek_fit_keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
-                   const ek_fit_opts *o);
-
-/* Places m on devices with unlimited room, so that layers take about as long on each; with the CPU, the CPU gets as
- * much as possible. o->split is not AUTO. */
-ek_err ek_fit_measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const ek_fit_opts *o);
-
 /* The maximum fraction of a page's bytes that `own` is. */
 double ek_fit_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS]);
 
@@ -186,7 +178,7 @@ ek_err ek_fit_refuse(ek_model *m, ek_cuda *const *c, const double *room, const e
 
 /* --- sentences of bytes (say.c) */
 
-/* A model's needs on devices with too little room, from ek_fit_measure. */
+/* A model's needs on devices with too little room. */
 typedef struct ek_fit_need {
     int layers;            /* of the model */
     bool outputs, several; /* by outputs; several devices have a part */

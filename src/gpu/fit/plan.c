@@ -23,7 +23,8 @@ double ek_fit_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KIND
     return limit;
 }
 
-ek_err ek_fit_keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
+/* The bytes of part i of p on device c with `room` bytes, o->beside included. */
+static ek_err keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
                    const ek_fit_opts *o)
 {
     const int drafts = p->split == EK_SPLIT_OUTPUTS ? 0 : p->n - 1;
@@ -37,7 +38,9 @@ ek_err ek_fit_keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_
     return EK_OK;
 }
 
-ek_err ek_fit_measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const ek_fit_opts *o)
+/* Places m on devices with unlimited room, so that layers take about as long on each; with the CPU, the CPU gets as
+ * much as possible. o->split is not AUTO. */
+static ek_err measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const ek_fit_opts *o)
 {
     double room[EK_RANKS];
     ek_fit_opts all = *o;
@@ -51,7 +54,7 @@ ek_err ek_fit_measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *c
     }
     for (int i = 0; i < out->n; i++) {
         ek_fit_parts *const k = &kept[out->device[i]];
-        if (o->beside.step.max_rows > 0) EK_TRY(ek_fit_keep(k, out, i, m, c[out->device[i]], room[i], o));
+        if (o->beside.step.max_rows > 0) EK_TRY(keep(k, out, i, m, c[out->device[i]], room[i], o));
         else k->weights = out->bytes[i];
     }
     return EK_OK;
@@ -73,7 +76,7 @@ static ek_err find_short(const ek_place *p, ek_fit_parts *kept, ek_model *m, ek_
     for (int i = 0; i < p->n; i++) {
         const int d = p->device[i];
         ek_fit_parts *const k = &kept[d];
-        EK_TRY(ek_fit_keep(k, p, i, m, c[d], room[d], o));
+        EK_TRY(keep(k, p, i, m, c[d], room[d], o));
         /* includes bytes of weights that the layers' sizes do not show, because of the device's layout */
         const double need = k->weights - p->bytes[i] + k->step + k->keys + k->drafter + k->towers;
         if (p->bytes[i] + need <= room[d]) continue;
@@ -123,7 +126,7 @@ static void find_last(ek_fit_need *out, ek_model *m, ek_cuda *const *c, const ek
     const ek_fit_opts last = {.n = 1, .host = true, .part = EK_HOST_LAYERS, .beside = o->beside};
     ek_fit_parts kept[EK_RANKS] = {0};
     ek_place p;
-    if (ek_fit_measure(&p, kept, m, c, &last) || p.host_end == 0) return;
+    if (measure(&p, kept, m, c, &last) || p.host_end == 0) return;
     out->first = p.host_end, out->last = kept[0].weights;
 }
 
@@ -132,7 +135,7 @@ static ek_err need_of(ek_fit_need *out, ek_model *m, ek_cuda *const *c, const do
     ek_fit_parts kept[EK_RANKS] = {0};
     ek_place p;
     double rooms = 0;
-    EK_TRY(ek_fit_measure(&p, kept, m, c, o));
+    EK_TRY(measure(&p, kept, m, c, o));
     *out = (ek_fit_need){.layers = m->config.n_layers, .share = ek_place_share(o->host)};
     for (int i = 0; i < o->n; i++) {
         const ek_fit_parts *k = &kept[i];
