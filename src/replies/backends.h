@@ -25,7 +25,7 @@ typedef struct ek_reply_disk_opts {
 ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o);
 
 /* Calls fn with the identity of each store in a folder, sorted, until fn fails. Other files are skipped with a warning.
- * ENOTFOUND: there is no such folder; EBUSY: a server uses a store. */
+ * ENOTFOUND: there is no such folder, or no store in it; EBUSY: a server uses a store. */
 ek_err ek_reply_disk_list(const char *dir, ek_err (*fn)(void *arg, const char *identity), void *arg);
 
 /* Calls fn with each record stored since a time (seconds since 1970), sorted by key, until fn returns false. */

@@ -331,8 +331,8 @@ static int is_store(const struct dirent *e)
 ek_err ek_reply_disk_list(const char *dir, ek_err (*fn)(void *arg, const char *identity), void *arg)
 {
     struct dirent **name;
-    ek_err err = EK_OK;
     const int n = scandir(dir, &name, is_store, alphasort);
+    ek_err err = n == 0 ? ek_fail(EK_ENOTFOUND, "%s: no replies are stored there", dir) : EK_OK;
     if (n < 0) return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", dir, strerror(errno));
     for (int i = 0; i < n; i++) {
         ek_buf path = {0};
