@@ -1,5 +1,4 @@
 /* Runs some lines again and compares them with their results in a file. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,7 +1,6 @@
 /* From lines to results: only a window of lines is in progress, whatever their total number. */
 #include <errno.h>
 #include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* A vocabulary of the real size for random models, without text from anybody. Merges can make every piece. */
 #include <stdio.h>
-#include <string.h>
 
 #include "convert/meta.h"
 

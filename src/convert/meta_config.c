@@ -1,5 +1,4 @@
 /* config.json and its companions. Source: transformers, configuration_gemma4.py; mlx-lm, utils.py (quantization). */
-#include <stdio.h>
 #include <string.h>
 
 #include "convert/meta.h"

@@ -1,9 +1,7 @@
 /* Source: llama.cpp, conversion/gemma.py and gguf-py/gguf/constants.py; the keys in a table: docs/MODELS.md. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "convert/meta.h"
 #include "model/source/gguf_names.h"
 

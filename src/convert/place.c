@@ -1,6 +1,5 @@
 #include "convert/layout.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

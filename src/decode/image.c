@@ -1,7 +1,6 @@
 #include "decode/decode.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"

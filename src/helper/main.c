@@ -27,7 +27,6 @@
 #include "base/buf.h"
 #include "base/linux.h"
 #include "decode/decode.h"
-#include "media/limits.h"
 #include "media/locked/ask.h"
 #include "media/locked/lock.h"
 

@@ -1,7 +1,6 @@
 /* Chooses the files of a repository that a model needs. */
 #include "base/alloc.h"
 
-#include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

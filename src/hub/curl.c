@@ -1,7 +1,6 @@
 #include "hub/curl.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 static ek_err find(ek_curl *c, void *lib, const char *name)
 {

@@ -1,8 +1,6 @@
 #include "hub/pull.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 
 #include "base/file.h"

@@ -1,8 +1,6 @@
 #include "media/picture.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/encoding.h"
 #include "base/hash/hash.h"

@@ -1,5 +1,4 @@
 /* Checkpoints of a log, and the proof that a receipt is an entry of the log. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/encoding.h"
 #include "base/file.h"
 #include "base/hash/hash.h"
 

@@ -1,6 +1,5 @@
 #include "receipts/openings.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>

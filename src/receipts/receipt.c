@@ -1,11 +1,9 @@
 /* Making and checking a receipt. */
 #include "receipts/receipt.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/encoding.h"
 #include "base/hash/hash.h"
 #include "receipts/canonical.h"

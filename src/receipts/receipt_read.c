@@ -1,5 +1,4 @@
 /* Reading a receipt from untrusted bytes. */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

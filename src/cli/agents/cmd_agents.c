@@ -1,5 +1,4 @@
 /* agents: the settings of a coding agent for a server of this machine, printed, or merged into the agent's own file. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* argv and environment to an ek_cli, driven by the options table. */
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,8 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
-#include "base/clock.h"
 #include "cli/inspect/inspect.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/terminal.h"

@@ -1,7 +1,6 @@
 /* convert: a model in another format. */
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/machine/cpu.h"

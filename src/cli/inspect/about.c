@@ -2,11 +2,9 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "model/source/source.h"
 #include "tensor/checkpoint.h"

@@ -1,6 +1,5 @@
 /* Pictures, sounds and videos of a dialogue. Their files go to the beginning of the next message. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"

@@ -3,11 +3,9 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "cache/store.h"
 #include "engine/executor.h"
 

@@ -1,14 +1,11 @@
 #include "cli/selftest/selftest.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
 #include "engine/trace.h"
-#include "media/limits.h"
 
 enum { N_ASKS = 4, MAX_PARTS = 2, MAX_TOKENS = 320, REPLY = 8, BUDGET = 70, SAMPLES = 20000 };
 
