@@ -204,6 +204,8 @@ def moved(tape, folder, bodies):
     server.stop()
     status, text = command("replies", "export", again, "--cache-dir", there, "--since", "0s")
     check("--since", status == 0 and ": 0 replies" in text, (status, text))
+    status, text = command("replies", "import", again, "--cache-dir", there)
+    check("no replies are taken from a file of none", status == 0 and ": 0 replies taken, 0 lines refused" in text, (status, text))
     status, text = command("replies", "export", again, "--cache-dir", there, "--since", "soon")
     check("--since says what it needs", status == 2 and "30m, 12h or 7d" in text, (status, text))
     kept = os.path.join(folder, "kept")

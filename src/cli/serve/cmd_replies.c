@@ -25,6 +25,7 @@ typedef struct exporting {
     FILE *file;
     double since; /* seconds since 1970 */
     const char *identity;
+    char *empty;             /* the identity of the first store without such replies */
     ek_tokenizer *tokenizer; /* the tokenizer of --model; NULL: the replies have other tokens, so they get no text */
     char words[EK_CHAT_NAME];
     entry *entry;
@@ -127,6 +128,7 @@ static ek_err export_store(void *arg, const char *identity)
     if (!strstr(identity, x->words)) x->tokenizer = NULL;
     ek_err err = ek_reply_disk_each(&disk, x->since, note, x);
     if (!err && x->n) err = write_entries(x, &disk);
+    else if (!err && !x->empty) x->empty = ek_strdup(identity);
     x->tokenizer = tokenizer;
     disk.close(disk.arg);
     return err;
@@ -161,7 +163,12 @@ static ek_err write_file(exporting *x, const char *path)
     ek_new_file file;
     EK_TRY(ek_new_file_open(&file, path, 0600));
     x->file = file.to;
-    return ek_new_file_close(&file, ek_reply_disk_list(x->cli->cache_dir, export_store, x));
+    ek_err err = ek_reply_disk_list(x->cli->cache_dir, export_store, x);
+    if (!err && x->written == 0 && x->empty) { /* --since of a quiet day: a file of no replies is one, too */
+        x->identity = x->empty, x->n = 0;
+        err = write_entries(x, NULL);
+    }
+    return ek_new_file_close(&file, err);
 }
 
 static int export_to(const ek_cli *cli, const char *path)
@@ -180,6 +187,7 @@ static int export_to(const ek_cli *cli, const char *path)
     ek_signing_key_close(x.key);
     ek_opened_close(&m);
     free(x.entry);
+    free(x.empty);
     if (err) return ek_cli_refused(cli, err);
     ek_cli_put(stdout, path);
     printf(": %zu replies\n", x.written);
