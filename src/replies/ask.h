@@ -97,7 +97,6 @@ void ek_reply_requests_close(ek_reply_requests *r); /* NULL is allowed */
 void ek_reply_requests_add(ek_reply_requests *r, const ek_reply_key *key, const ek_reply_ask *ask);
 /* Call it once, after all requests were added. */
 void ek_reply_requests_sort(ek_reply_requests *r);
-size_t ek_reply_requests_count(const ek_reply_requests *r);
 
 /* Appends "KEY: DIFFERENCE; …" of the nearest request, or nothing if there is none. Any thread. Takes two lookups among
  * n prompts and at most 1,024 comparisons of options. */

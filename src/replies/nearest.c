@@ -41,11 +41,6 @@ void ek_reply_requests_close(ek_reply_requests *r)
     free(r);
 }
 
-size_t ek_reply_requests_count(const ek_reply_requests *r)
-{
-    return r->n;
-}
-
 static const char *keep_identity(ek_reply_requests *r, const char *identity)
 {
     for (size_t i = r->n_identities; i-- > 0;) /* each section has one identity, and it is most often the last one */

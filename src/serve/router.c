@@ -44,7 +44,9 @@ static bool may_log(uint64_t *suppressed)
     return true;
 }
 
-void ek_log_refusal(const ek_exchange *x, const char *path, int status, const char *text)
+/* Logs a refused request in one line; many refusals at once are counted instead. x may be NULL. text: the sentence for
+ * the client, or NULL; sentences name fields, types, keywords and single values, never the contents of messages. */
+static void log_refusal(const ek_exchange *x, const char *path, int status, const char *text)
 {
     uint64_t suppressed = 0;
     if (!may_log(&suppressed)) return;
@@ -77,7 +79,7 @@ void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char 
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     d->error(&b, status, text, param, code);
-    ek_log_refusal(x, ek_exchange_path(x), status, text);
+    log_refusal(x, ek_exchange_path(x), status, text);
     if (status == 429) ek_exchange_header(x, "retry-after", "1");
     if (status == 503) ek_exchange_header(x, "retry-after", "5");
     ek_reply_json(x, status, &b);
@@ -147,7 +149,7 @@ void ek_route_error(void *server, ek_buf *out, const char *path, int status, con
 {
     const ek_server *s = server;
     const ek_dialect *d = dialect_near(s, path);
-    ek_log_refusal(NULL, path, status, text);
+    log_refusal(NULL, path, status, text);
     (d ? d : s->dialects[0])->error(out, status, text, NULL, NULL);
 }
 

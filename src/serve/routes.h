@@ -49,9 +49,6 @@ __attribute__((format(printf, 6, 7))) void ek_reply_error(ek_exchange *x, const 
                                                           const char *param, const char *code, const char *fmt, ...);
 /* 405. allowed: methods, with ", " between them. */
 void ek_reply_wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, const char *allowed);
-/* Logs a refused request in one line; many refusals at once are counted instead. x may be NULL. text: the sentence for
- * the client, or NULL; sentences name fields, types, keywords and single values, never the contents of messages. */
-void ek_log_refusal(const ek_exchange *x, const char *path, int status, const char *text);
 /* Replies with the thread's last error (ek_err_text) and the HTTP status of err. own: the API's own error code, or
  * NULL. */
 void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param, const char *own);

@@ -96,7 +96,9 @@ void ek_mirror_apply(ek_mirror *m, const ek_held_change *c)
     else remove_one(m, c->page.hash);
 }
 
-int ek_mirror_list(const ek_mirror *m, int *at, ek_held_change *out, int max)
+/* Copies up to max pages after the cursor *at (0: from the beginning) and moves the cursor to the last one. The salts'
+ * references stay with m. Returns the number of pages. */
+static int list(const ek_mirror *m, int *at, ek_held_change *out, int max)
 {
     int n = 0;
     for (int i = *at ? m->entry[*at - 1].behind : m->first; i && n < max; i = m->entry[i - 1].behind) {
@@ -151,7 +153,7 @@ int ek_events_snapshot(ek_buf **out, const ek_mirror *m, bool arrays, double tim
     ek_held_change *page = ek_alloc(sizeof *page * per);
     *out = ek_alloc(sizeof **out * (size_t)n);
     for (int i = 0; i < n; i++) {
-        int k = ek_mirror_list(m, &at, page, (int)per);
+        int k = list(m, &at, page, (int)per);
         ek_events_write(&(*out)[i], arrays, time, i == 0, page, k);
     }
     free(page);

@@ -31,9 +31,6 @@ typedef struct ek_mirror {
 } ek_mirror;
 
 void ek_mirror_apply(ek_mirror *m, const ek_held_change *c); /* takes over the page's reference of its salt */
-/* Copies up to max pages after the cursor *at (0: from the beginning) and moves the cursor to the last one. The salts'
- * references stay with m. Returns the number of pages. */
-int ek_mirror_list(const ek_mirror *m, int *at, ek_held_change *out, int max);
 void ek_mirror_fini(ek_mirror *m);
 
 /* --- history and replays --- */

@@ -37,8 +37,6 @@ typedef struct ek_open_paths {
 
 /* Paths separated by commas, and the word loopback; "" or "none": no path. EINVAL names an unknown item. */
 ek_err ek_open_paths_parse(ek_open_paths *out, const char *text);
-/* Whether the path can be opened; it may lack its /v1, or have one too many. */
-bool ek_open_paths_knows(const char *path);
 bool ek_open_paths_to_all(const ek_open_paths *o, const char *path);
 bool ek_open_paths_to_loopback(const ek_open_paths *o, const char *path);
 

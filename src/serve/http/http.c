@@ -122,7 +122,7 @@ ek_err ek_bound_open(ek_bound *out, const char *host, int port)
     return EK_OK;
 }
 
-ek_err ek_bound_listen(const ek_bound *b, const char *host)
+static ek_err start_listening(const ek_bound *b, const char *host)
 {
     /* connections inherit it, so that they do not block a later server */
     if (set_reuse(b->fd, 1) && !listen(b->fd, 1024)) return EK_OK;
@@ -266,7 +266,7 @@ ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *
 {
     ek_bound bound = opts->bound ? *opts->bound : (ek_bound){.fd = -1};
     if (!opts->bound) EK_TRY(ek_bound_open(&bound, opts->host, opts->port));
-    ek_err err = ek_bound_listen(&bound, opts->host);
+    ek_err err = start_listening(&bound, opts->host);
     if (err) {
         if (!opts->bound) ek_bound_close(&bound);
         return err;

@@ -83,9 +83,8 @@ typedef struct ek_body {
     bool mapped;
 } ek_body;
 
-bool ek_body_add(ek_body *b, const char *bytes, size_t n); /* false: no memory; b is as before */
-void ek_body_fini(ek_body *b);                             /* empty again */
-const char *ek_body_text(const ek_body *b);                /* never NULL */
+void ek_body_fini(ek_body *b);              /* empty again */
+const char *ek_body_text(const ek_body *b); /* never NULL */
 
 /* An address that is bound before the server serves, and does not listen yet. The system refuses clients meanwhile, as
  * if nothing ran; another program that wants the port fails at once. */
@@ -97,7 +96,6 @@ typedef struct ek_bound {
 
 /* port 0: any free one. The caller closes it unless a server took it over (ek_http_opts). EIO with the reason. */
 ek_err ek_bound_open(ek_bound *out, const char *host, int port);
-ek_err ek_bound_listen(const ek_bound *b, const char *host); /* EIO with the reason */
 void ek_bound_close(ek_bound *b);
 bool ek_bound_is_loopback(const struct sockaddr_storage *addr); /* of IPv4 or IPv6 */
 

@@ -103,7 +103,8 @@ static bool grow(ek_body *b, size_t need)
     return true;
 }
 
-bool ek_body_add(ek_body *b, const char *bytes, size_t n)
+/* False: no memory; b is as before. */
+static bool add_to_body(ek_body *b, const char *bytes, size_t n)
 {
     if (b->len + n + 1 > b->cap && !grow(b, b->len + n + 1)) return false;
     memcpy(b->data + b->len, bytes, n);
@@ -139,7 +140,7 @@ static bool add_body(ek_conn *c, const char *p, size_t n)
             ek_conn_refuse(c, 503, "too many large requests are arriving at once, try again later");
             return false;
         }
-    if (!ek_body_add(&x->body, p, n)) {
+    if (!add_to_body(&x->body, p, n)) {
         ek_conn_refuse(c, 503, "the system has no memory for the request's body now, try again later");
         return false;
     }

@@ -248,12 +248,20 @@ static void put_whole_head(ek_exchange *x, int status, const char *type, size_t 
     else ek_buf_fmt(&x->out, "content-length: %zu\r\n\r\n", n);
 }
 
+/* There are bytes to send, or the end of the reply. Wakes later in this turn of the loop, so that all output of a turn
+ * is sent together and nothing is freed while its owner uses it. */
+static void wake(ek_exchange *x)
+{
+    if (x->sink) ek_loop_again(x->woken);
+    else event_active(x->conn->writable, EV_WRITE, 0);
+}
+
 static void end_whole(ek_exchange *x)
 {
     x->ended = true;
     x->gone = NULL;
     if (x->sink) x->sink->ended(x->sink_arg);
-    ek_exchange_wake(x);
+    wake(x);
 }
 
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n)
@@ -284,7 +292,7 @@ void ek_exchange_begin(ek_exchange *x, int status, const char *type)
     if (!x->framed) x->close = true; /* the reply ends with the connection */
     put_head(x, status, type);
     ek_buf_str(&x->out, x->framed ? "transfer-encoding: chunked\r\n\r\n" : "\r\n");
-    ek_exchange_wake(x);
+    wake(x);
 }
 
 /* Sent bytes at the front are dropped once they are the larger part. */
@@ -316,7 +324,7 @@ static void put_piece(ek_exchange *x, const char *bytes, size_t n)
     if (x->framed) ek_buf_fmt(to, "%zx\r\n", n);
     ek_buf_add(to, bytes, n);
     if (x->framed) ek_buf_str(to, "\r\n");
-    ek_exchange_wake(x);
+    wake(x);
 }
 
 void ek_exchange_by_line(ek_exchange *x)
@@ -345,7 +353,7 @@ void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes)
     if (x->no_body || x->sink) release_lent(x);
     if (x->framed) ek_buf_fmt(&x->out, "%zx\r\n", bytes->part[0].n);
     if (x->framed) x->lent.part[1] = (ek_span){"\r\n", 2};
-    ek_exchange_wake(x);
+    wake(x);
 }
 
 void ek_exchange_end(ek_exchange *x)
@@ -365,14 +373,6 @@ void ek_exchange_end_with(ek_exchange *x, const char *bytes, size_t n)
 }
 
 /* --- out --- */
-
-/* Wakes later in this turn of the loop, so that all output of a turn is sent together and nothing is freed while its
- * owner uses it. */
-void ek_exchange_wake(ek_exchange *x)
-{
-    if (x->sink) ek_loop_again(x->woken);
-    else event_active(x->conn->writable, EV_WRITE, 0);
-}
 
 size_t ek_exchange_unsent(const ek_exchange *x)
 {

@@ -139,7 +139,6 @@ bool ek_crowd_give_up_body(ek_conn *c, size_t n);
 
 /* http_reply.c */
 void ek_exchange_free(ek_exchange *x);
-void ek_exchange_wake(ek_exchange *x);  /* there are bytes to send, or the end of the reply */
 void ek_exchange_flush(ek_exchange *x); /* sends as many bytes as the socket takes */
 
 #endif

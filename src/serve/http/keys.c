@@ -194,11 +194,6 @@ ek_err ek_open_paths_parse(ek_open_paths *out, const char *text)
     return EK_OK;
 }
 
-bool ek_open_paths_knows(const char *path)
-{
-    return bits_of(path, strlen(path)) != 0;
-}
-
 bool ek_open_paths_to_all(const ek_open_paths *o, const char *path)
 {
     return (bits_of(path, strlen(path)) & o->everybody) != 0;

@@ -62,6 +62,8 @@ void ek_responses_put_id(ek_buf *out, const ek_api_reply *r, const char *prefix,
 /* The two halves of a stream's frame; further members come between them. */
 void ek_responses_frame_open(ek_buf *out, const ek_api_reply *r, const char *type);
 void ek_responses_frame_close(ek_buf *out, const ek_api_reply *r);
+/* Opens a frame about the open item, up to its "output_index"; prefix: of its id. */
+void ek_responses_item_open(ek_buf *out, const ek_api_reply *r, const char *type, const char *prefix);
 
 /* A call as an item of its tool's type, and its frames in a stream: start, a piece of the arguments, end. closing
  * completes the arguments of a cut call; else it is empty. */
@@ -95,9 +97,6 @@ ek_responses *ek_responses_open(ek_api_request *r);
 /* Appends an item in its stored form: id is its first member, and members that are unknown here and in the API are
  * left out. */
 void ek_responses_put_kept(ek_buf *out, const json_t *item, const char *id);
-enum { EK_ITEM_ID = 64 }; /* bytes of an item's id with its NUL */
-/* A new id for an item of this type. */
-void ek_responses_make_id(char out[EK_ITEM_ID], const char *type);
 
 /* Appends a response with this status and keeps its items' positions. error: the sentence of a failed response, else
  * NULL. */

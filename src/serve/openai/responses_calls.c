@@ -140,11 +140,8 @@ static void put_added_or_done(ek_buf *out, const ek_api_reply *r, const char *ev
 
 static void event_open(ek_buf *out, const ek_api_reply *r, const char *event)
 {
-    ek_responses *o = r->own;
-    ek_responses_frame_open(out, r, event);
-    ek_buf_str(out, ",\"item_id\":");
-    ek_responses_put_id(out, r, kinds[o->kind].prefix, o->blocks.n - 1);
-    ek_buf_fmt(out, ",\"output_index\":%d", o->blocks.n - 1);
+    const ek_responses *o = r->own;
+    ek_responses_item_open(out, r, event, kinds[o->kind].prefix);
 }
 
 void ek_responses_open_call(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e)

@@ -168,6 +168,27 @@ static bool is_free_id(const ek_responses *o, ek_item_keys *taken, const char *i
     return ek_item_keys_add(taken, ek_response_store_key(o->store, o->owner, id, n));
 }
 
+enum { ITEM_ID = 64 }; /* bytes of an item's id with its NUL */
+
+static bool ends_with(const char *s, const char *tail)
+{
+    const size_t n = strlen(s), k = strlen(tail);
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+/* A new id for an item of this type. */
+static void make_id(char out[ITEM_ID], const char *type)
+{
+    static const char *const prefixes[][2] = {
+        {"message", "msg"}, {"reasoning", "rs"}, {"function_call", "fc"}, {"compaction", "cmp"}};
+    const char *prefix = ends_with(type, "_output") ? "out" : "item";
+    uint64_t random[2];
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (!strcmp(type, prefixes[i][0])) prefix = prefixes[i][1];
+    (void)ek_random(random, sizeof random);
+    snprintf(out, ITEM_ID, "%s_%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
+}
+
 void ek_responses_keep_input(ek_responses *o, const json_t *items)
 {
     ek_item_keys taken;
@@ -176,11 +197,11 @@ void ek_responses_keep_input(ek_responses *o, const json_t *items)
     for (size_t i = 0; i < json_array_size(items); i++) {
         const json_t *item = json_array_get(items, i);
         const char *type = ek_json_get_text(item, "type", NULL);
-        char own[EK_ITEM_ID];
+        char own[ITEM_ID];
         size_t n_id;
         const char *id = ek_json_get_text(item, "id", &n_id);
         if (!is_free_id(o, &taken, id, n_id)) {
-            ek_responses_make_id(own, type ? type : "message");
+            make_id(own, type ? type : "message");
             id = own, n_id = strlen(own);
         }
         if (i > 0) ek_buf_char(&o->input, ',');
@@ -218,28 +239,10 @@ void ek_responses_see(json_t *seen, const json_t *items)
     for (size_t i = 0; i < json_array_size(items); i++) see(seen, json_array_get(items, i));
 }
 
-static bool ends_with(const char *s, const char *tail)
-{
-    const size_t n = strlen(s), k = strlen(tail);
-    return n >= k && !strcmp(s + n - k, tail);
-}
-
-void ek_responses_make_id(char out[EK_ITEM_ID], const char *type)
-{
-    static const char *const prefixes[][2] = {
-        {"message", "msg"}, {"reasoning", "rs"}, {"function_call", "fc"}, {"compaction", "cmp"}};
-    const char *prefix = ends_with(type, "_output") ? "out" : "item";
-    uint64_t random[2];
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (!strcmp(type, prefixes[i][0])) prefix = prefixes[i][1];
-    (void)ek_random(random, sizeof random);
-    snprintf(out, EK_ITEM_ID, "%s_%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
-}
-
 /* Whether later requests can name the id in a path, and JSON needs no escapes for it. */
 static bool is_plain_id(const char *id, size_t n)
 {
-    if (n == 0 || n >= EK_ITEM_ID) return false;
+    if (n == 0 || n >= ITEM_ID) return false;
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:", id[i])) return false;
     return true;
@@ -278,12 +281,12 @@ static json_t *normal(const json_t *item, const char *type, const char *id)
 }
 
 /* Its id, or a new one if it has none or the id is taken. */
-static void choose_id(char out[EK_ITEM_ID], const json_t *item, const char *type, json_t *seen)
+static void choose_id(char out[ITEM_ID], const json_t *item, const char *type, json_t *seen)
 {
     size_t n = 0;
     const char *id = ek_json_get_text(item, "id", &n);
-    if (id && is_plain_id(id, n) && !json_object_getn(seen, id, n)) snprintf(out, EK_ITEM_ID, "%.*s", (int)n, id);
-    else ek_responses_make_id(out, type);
+    if (id && is_plain_id(id, n) && !json_object_getn(seen, id, n)) snprintf(out, ITEM_ID, "%.*s", (int)n, id);
+    else make_id(out, type);
     json_object_set_new_nocheck(seen, out, json_true());
 }
 
@@ -294,7 +297,7 @@ ek_err ek_responses_add_items(ek_new_items *out, const json_t *items, json_t *se
     for (size_t i = 0; i < json_array_size(items); i++) {
         const json_t *item = json_array_get(items, i);
         const char *type = ek_json_get_text(item, "type", NULL);
-        char id[EK_ITEM_ID];
+        char id[ITEM_ID];
         if (!type) type = "message";
         if (!strcmp(type, "compaction_trigger")) continue; /* a request, not a part of the conversation */
         choose_id(id, item, type, seen);

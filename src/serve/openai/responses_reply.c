@@ -217,14 +217,19 @@ static bool is_summary(const ek_responses *o)
     return o->summary && o->blocks.open == EK_REPLY_REASONING;
 }
 
-/* A frame about the open item: …,"item_id":…,"output_index":… */
-static void item_frame_open(ek_buf *out, const ek_api_reply *r, const char *type)
+void ek_responses_item_open(ek_buf *out, const ek_api_reply *r, const char *type, const char *prefix)
 {
-    ek_responses *o = r->own;
+    const ek_responses *o = r->own;
     ek_responses_frame_open(out, r, type);
     ek_buf_str(out, ",\"item_id\":");
-    ek_responses_put_id(out, r, prefix_of(o->blocks.open), o->blocks.n - 1);
+    ek_responses_put_id(out, r, prefix, o->blocks.n - 1);
     ek_buf_fmt(out, ",\"output_index\":%d", o->blocks.n - 1);
+}
+
+static void item_frame_open(ek_buf *out, const ek_api_reply *r, const char *type)
+{
+    const ek_responses *o = r->own;
+    ek_responses_item_open(out, r, type, prefix_of(o->blocks.open));
     ek_buf_fmt(out, ",\"%s\":0", is_summary(o) ? "summary_index" : "content_index");
 }
 

@@ -179,7 +179,8 @@ void ek_item_unlink(ek_item_node *node)
     if (node->next) node->next->back = node->back;
 }
 
-ek_item_node *ek_item_find(const ek_item_index *x, uint64_t key)
+/* The newest node of this key, or NULL. */
+static ek_item_node *find_node(const ek_item_index *x, uint64_t key)
 {
     ek_item_node *node = x->bucket[key % BUCKETS];
     while (node && node->item.key != key) node = node->next;
@@ -210,7 +211,7 @@ ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_
     ek_stored_item item = {0};
     *out = NULL;
     pthread_mutex_lock(&s->lock);
-    ek_item_node *node = ek_item_find(&s->items, ek_item_key(&s->items, limits->owner, id, n_id));
+    ek_item_node *node = find_node(&s->items, ek_item_key(&s->items, limits->owner, id, n_id));
     if (node) {
         e = node->entry;
         item = node->item;

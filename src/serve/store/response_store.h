@@ -123,7 +123,5 @@ uint64_t ek_item_key(const ek_item_index *x, uint64_t owner, const char *id, siz
  * constant time. */
 void ek_item_link(ek_item_index *x, ek_item_node *node);
 void ek_item_unlink(ek_item_node *node);
-/* The newest node of this key, or NULL. */
-ek_item_node *ek_item_find(const ek_item_index *x, uint64_t key);
 
 #endif
