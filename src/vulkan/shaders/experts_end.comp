@@ -26,12 +26,13 @@ vec4 weighted(float w, vec4 x, vec4 sum, bool care)
 row_parts sum_of_pairs(int n, bool care)
 {
     row_parts sum;
-    EACH_PART sum.p[k] = vec4(0.0);
+    sum.p0 = sum.p1 = sum.p2 = sum.p3 = vec4(0.0);
     for (int i = 0; i < a.top_k; i++) {
         const int at = int(ROW) * a.top_k + i;
         const uint64_t row = a.pair_out + uint64_t(int64_t(Ints(a.row_pair).at[at]) * a.ld * 4l);
         const float w = Floats(a.weight).at[at];
-        EACH_PART sum.p[k] = weighted(w, four_at(row, first_of(k), n, care), sum.p[k], care);
+#define WEIGH_PART(k) sum.p##k = weighted(w, four_at(row, first_of(k), n, care), sum.p##k, care);
+        EACH_PART(WEIGH_PART)
     }
     return sum;
 }

@@ -15,32 +15,36 @@ uint largest(uvec4 a)
     return max(max(a.x, a.y), max(a.z, a.w));
 }
 
-void quantize_row(acts to, row_parts v, int n)
+// The thread's four of a part.
+void quantize_part(acts to, int part, vec4 v, int n)
 {
     const int group = to.a_group, end = (n + group - 1) / group * group, thread = int(gl_LocalInvocationIndex);
-    const int in_group = group / 4, head = thread & -in_group;
+    const int in_group = group / 4, head = thread & -in_group, at = first_of(part);
     const int64_t row = int64_t(ROW);
-    EACH_PART {
-        const int at = first_of(k);
-        const vec4 x = within(v.p[k], at, n);
-        top_at[thread / 4][thread % 4] = top_of(x);
-        barrier();
-        uvec4 tops = top_at[head / 4];
-        if (in_group > 4) tops = max(tops, top_at[head / 4 + 1]);
-        if (in_group > 8) tops = max(tops, max(top_at[head / 4 + 2], top_at[head / 4 + 3]));
-        const uint top = largest(tops);
-        ivec2 sums = ivec2(0);
-        if (at < end) sums = write_four(to, row, at, top, x);
-        code_sum[thread / 2][thread % 2 * 2] = sums.x, code_sum[thread / 2][thread % 2 * 2 + 1] = sums.y;
-        barrier();
-        if (thread == head && at < end) {
-            ivec4 all = code_sum[thread / 2] + code_sum[thread / 2 + 1];
-            if (in_group > 4) all += code_sum[thread / 2 + 2] + code_sum[thread / 2 + 3];
-            if (in_group > 8) {
-                all += code_sum[thread / 2 + 4] + code_sum[thread / 2 + 5];
-                all += code_sum[thread / 2 + 6] + code_sum[thread / 2 + 7];
-            }
-            write_group(to, row, at / group, top, all.x + all.z, all.y + all.w);
+    const vec4 x = within(v, at, n);
+    top_at[thread / 4][thread % 4] = top_of(x);
+    barrier();
+    uvec4 tops = top_at[head / 4];
+    if (in_group > 4) tops = max(tops, top_at[head / 4 + 1]);
+    if (in_group > 8) tops = max(tops, max(top_at[head / 4 + 2], top_at[head / 4 + 3]));
+    const uint top = largest(tops);
+    ivec2 sums = ivec2(0);
+    if (at < end) sums = write_four(to, row, at, top, x);
+    code_sum[thread / 2][thread % 2 * 2] = sums.x, code_sum[thread / 2][thread % 2 * 2 + 1] = sums.y;
+    barrier();
+    if (thread == head && at < end) {
+        ivec4 all = code_sum[thread / 2] + code_sum[thread / 2 + 1];
+        if (in_group > 4) all += code_sum[thread / 2 + 2] + code_sum[thread / 2 + 3];
+        if (in_group > 8) {
+            all += code_sum[thread / 2 + 4] + code_sum[thread / 2 + 5];
+            all += code_sum[thread / 2 + 6] + code_sum[thread / 2 + 7];
         }
+        write_group(to, row, at / group, top, all.x + all.z, all.y + all.w);
     }
+}
+
+void quantize_row(acts to, row_parts v, int n)
+{
+#define QUANTIZE_PART(k) quantize_part(to, k, v.p##k, n);
+    EACH_PART(QUANTIZE_PART)
 }

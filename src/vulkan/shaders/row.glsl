@@ -7,14 +7,19 @@ layout(constant_id = 1) const int MAX_ROW = 8192;
 layout(local_size_x_id = 0) in;
 const int ROW_THREADS = 1024, ROW_BLOCKS = 32; // the most there are
 const int PART = 4 * int(gl_WorkGroupSize.x), PARTS = MAX_ROW / PART;
-#define EACH_PART [[unroll]] for (int k = 0; k < PARTS; k++) if (k == 0 || k * PART < n)
+// F for each part of a row of n elements. Parts are no array: one that a driver indexes by a variable lies in memory.
+#define EACH_PART(F)                          \
+    F(0)                                      \
+    if (PARTS > 1 && PART < n) { F(1) }       \
+    if (PARTS > 2 && 2 * PART < n) { F(2) }   \
+    if (PARTS > 3 && 3 * PART < n) { F(3) }
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Fours { vec4 at[]; };
 shared vec4 part_at[ROW_THREADS];
 shared vec4 lane_sum[ROW_BLOCKS * 4], block_sum[ROW_BLOCKS / 4];
 shared uint row_is_small; // 1: a square may be denormal
 
 struct row_parts {
-    vec4 p[4];
+    vec4 p0, p1, p2, p3;
 };
 
 // The thread's first element in a part.
@@ -68,31 +73,36 @@ vec4 mul4(vec4 a, vec4 b)
 row_parts load_row(uint64_t base, int n, bool care)
 {
     row_parts r;
-    EACH_PART r.p[k] = four_at(base, first_of(k), n, care);
+#define LOAD_PART(k) r.p##k = four_at(base, first_of(k), n, care);
+    EACH_PART(LOAD_PART)
     return r;
 }
 
 void store_row(uint64_t base, int n, row_parts r, bool care)
 {
-    EACH_PART put_four(base, first_of(k), n, r.p[k], care);
+#define STORE_PART(k) put_four(base, first_of(k), n, r.p##k, care);
+    EACH_PART(STORE_PART)
 }
 
 // w (x f)
 row_parts normed(row_parts x, float f, row_parts w, int n)
 {
-    EACH_PART x.p[k] = mul4(mul4(x.p[k], vec4(f)), w.p[k]);
+#define NORM_PART(k) x.p##k = mul4(mul4(x.p##k, vec4(f)), w.p##k);
+    EACH_PART(NORM_PART)
     return x;
 }
 
 row_parts scaled(row_parts x, float f, int n)
 {
-    EACH_PART x.p[k] = mul4(x.p[k], vec4(f));
+#define SCALE_PART(k) x.p##k = mul4(x.p##k, vec4(f));
+    EACH_PART(SCALE_PART)
     return x;
 }
 
 row_parts sum_of_rows(row_parts a, row_parts b, int n)
 {
-    EACH_PART a.p[k] = add4(a.p[k], b.p[k]);
+#define SUM_PART(k) a.p##k = add4(a.p##k, b.p##k);
+    EACH_PART(SUM_PART)
     return a;
 }
 
@@ -147,7 +157,8 @@ float sum_of_blocks(int at)
 float factor_of(row_parts v, int n, float eps, bool care, inout bool usual)
 {
     const int thread = int(gl_LocalInvocationIndex), blocks = (n + 255) / 256;
-    EACH_PART add_part(k, v.p[k], n, care);
+#define ADD_PART(k) add_part(k, v.p##k, n, care);
+    EACH_PART(ADD_PART)
     if (thread < ROW_BLOCKS) { // 16 lanes, 8, 4, 2 and 1 apart
         const vec4 of_4 = add4(add4(lane_sum[thread * 4], lane_sum[thread * 4 + 2]),
                                add4(lane_sum[thread * 4 + 1], lane_sum[thread * 4 + 3]));
