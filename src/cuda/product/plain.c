@@ -6,13 +6,11 @@
  * products (product_many.glsl, product_tile.glsl). MANY_LEAVES: leaves of T that product_many holds. */
 enum { TILE = 4, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 
-/* Eight threads for each unit, and one row at a time, while there are enough threads. A panel should not wait for
- * another one. */
-static int threads_of(const ek_cuda_linear *l, int max_threads)
+/* Eight threads for each unit, up to 512: of 1,024 threads one block would run on a multiprocessor at a time, and its
+ * loads would wait for its chains (docs/log/2026-11-30-vulkan-31b.md). */
+static int threads_of(const ek_cuda_linear *l)
 {
-    int threads = 256;
-    while (threads < max_threads && threads < l->units * 8) threads *= 2;
-    return threads;
+    return l->units * 8 > 256 ? 512 : 256;
 }
 
 /* Shaders that know the form of the matrix have less to do: of nibbles and one limb, and of bytes and two. sixteen:
@@ -27,15 +25,14 @@ static const char *form_of(const ek_cuda_linear *l, bool sixteen)
 }
 
 /* A block of threads for each panel and tile of rows; for floats, for each row. */
-static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int max_threads, const char *form)
+static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, const char *form)
 {
     ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels,
                                   .y = (unsigned)(l->units ? (rows + TILE - 1) / TILE : rows),
                                   .threads = 256}};
     const char *const floats = l->form == EK_W_F32 ? "f32" : l->form == EK_W_F16 ? "f16" : "bf16";
     if (l->units && rows == 1)
-        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d%s", family, l->bits, l->limbs,
-                 threads_of(l, max_threads), form);
+        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d%s", family, l->bits, l->limbs, threads_of(l), form);
     else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d%s", family, l->bits, l->limbs, form);
     else snprintf(p.name, sizeof p.name, "%s_plain_%s", family, floats);
     return p;
@@ -43,7 +40,7 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
 
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    ek_cuda_product p = plan("ek_product", l, rows, 1024, form_of(l, true));
+    ek_cuda_product p = plan("ek_product", l, rows, form_of(l, true));
     if (!l->units || rows < (l->n_panels > EK_CUDA_NARROW ? chip->us->plain.wide : chip->us->plain.narrow)) return p;
     const bool sixteen = l->a_group == 16, small = l->k > MANY_LEAVES * LEAF || (sixteen && l->bits != 8),
                coop = !small && !sixteen && chip->matrices;
@@ -58,7 +55,7 @@ ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_c
 
 ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices)
 {
-    ek_cuda_product p = plan("ek_products", l, rows, 512, form_of(l, false));
+    ek_cuda_product p = plan("ek_products", l, rows, form_of(l, false));
     p.grid.y *= (unsigned)jobs, p.grid.z = (unsigned)matrices;
     return p;
 }

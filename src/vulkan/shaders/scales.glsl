@@ -9,9 +9,14 @@ bool is_small(float x)
     return u != 0u && u < 0x2b800000u; // 2^-40
 }
 
-float narrow_scale(uint u)
+// Two scales that lie side by side. A device converts a normal binary16 exactly, in one instruction; its denormals may be
+// zeros there, so those are converted by integers, which takes some 13.
+vec2 narrow_scales(uint u)
 {
-    return FORM == HALF_32 || (FORM == ANY_FORM && args.a.f16_scales != 0) ? half_to_float(u) : bf16_to_float(u);
+    if (!(FORM == HALF_32 || (FORM == ANY_FORM && args.a.f16_scales != 0)))
+        return vec2(bf16_to_float(u & 0xffffu), bf16_to_float(u >> 16));
+    if ((u & 0x7c00u) == 0u || (u & 0x7c000000u) == 0u) return vec2(half_to_float(u & 0xffffu), half_to_float(u >> 16));
+    return unpackHalf2x16(u);
 }
 
 // s and b' of output p, then of output p + 8, in group g of a unit.
@@ -21,18 +26,19 @@ vec4 scales_of(int panel, int unit, int g, int p, bool care)
     const int k = args.a.x.k, shift = group_shift(), first = unit * UNIT + g * group_of_acts();
     const int group = (FORM == ANY_FORM ? min(first, k - 1) : first) >> shift;
     const int bytes = (wide ? 8 : 4) * (biased ? 2 : 1); // of both outputs
-    const int64_t at = (int64_t(panel) * int64_t(k >> shift) + int64_t(group)) * 8l + int64_t(p);
-    const uint64_t from = scales_at + uint64_t(at) * uint64_t(bytes);
+    const uint at = uint(panel * (k >> shift) + group);
+    const uint64_t from = scales_at + uint64_t(at) * uint64_t(8 * bytes) + uint64_t(p * bytes);
     vec4 x = vec4(0.0); // s, b, s, b
     if (wide && biased) {
         x = vec4(Floats(from).at[0], Floats(from).at[1], Floats(from).at[2], Floats(from).at[3]);
     } else if (wide) {
         x.xz = vec2(Floats(from).at[0], Floats(from).at[1]);
     } else {
-        const uint u = Words(from).at[0], v = biased ? Words(from).at[1] : u >> 16;
-        x.xz = vec2(narrow_scale(u & 0xffffu), narrow_scale(v & 0xffffu));
-        if (biased) x.yw = vec2(narrow_scale(u >> 16), narrow_scale(v >> 16));
+        const vec2 first = narrow_scales(Words(from).at[0]);
+        if (biased) x = vec4(first, narrow_scales(Words(from).at[1]));
+        else x.xz = first;
     }
+    if (FORM == HALF_32) return x; // no binary16 but 0 is below 2^-24
     bool small = is_small(x.x) || is_small(x.z);
     if (biased) {
         const float zero = float(args.a.zero);

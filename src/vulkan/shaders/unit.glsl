@@ -71,7 +71,7 @@ vec2 factors_of(int panel, int unit, int i, int o)
 
 uint64_t unit_at(int panel, int unit)
 {
-    const int64_t units = int64_t((args.a.x.k + UNIT - 1) / UNIT);
-    return codes_at + uint64_t(int64_t(panel) * units + int64_t(unit)) * uint64_t(BITS * 128);
+    const int units = (args.a.x.k + UNIT - 1) / UNIT;
+    return codes_at + uint64_t(uint(panel * units + unit)) * uint64_t(BITS * 128);
 }
 
