@@ -92,7 +92,7 @@ static void check_conversation(ek_api_request *r)
         const char *id = ek_json_get_text(v, "id", NULL);
         ek_buf page = {0};
         json_t *list;
-        const ek_conversation_page all = {.after = "", .limit = 100, .oldest_first = true};
+        const ek_item_page all = {.after = "", .limit = 100, .oldest_first = true};
         if (!id || ek_conversation_put_page(&page, store, 0, id, &all)) __builtin_trap();
         if (ek_json_read(&list, ek_buf_text(&page), page.len, 0)) __builtin_trap();
         json_t *seen = json_object(), *items = json_object_get(list, "data");

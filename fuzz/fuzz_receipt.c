@@ -1,5 +1,6 @@
 /* Receipts: whatever bytes there are, a statement that is read is written again byte by byte, and an envelope that is
  * read has such a one; no byte of a signed payload can be changed without the signature's notice. */
+#define _GNU_SOURCE /* memfd_create */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
