@@ -9,9 +9,7 @@
 
 #include "base/machine/cpu.h"
 #include "linear_case.h"
-#ifdef __x86_64__
-#include "ops/linear/x86/linear_x86.h"
-#endif
+#include "ops/linear/linear.h"
 
 ek_linear_fn check_linear_q4_vnni, check_linear_q8_vnni, check_linear_q4_amx, check_linear_q8_amx;
 

@@ -9,9 +9,6 @@
 
 #include "base/machine/cpu.h"
 #include "ops/linear/planes.h"
-#ifdef __x86_64__
-#include "ops/linear/x86/linear_x86.h"
-#endif
 
 /* hidden_size, intermediate_size, moe_intermediate_size and heads x head_dim of E2B to 31B. */
 static const int depths[] = {96, 256, 704, 1536, 2048, 2112, 2560, 2816, 3840, 5376, 15360, 21504};

@@ -44,7 +44,7 @@
 #define EK_OPS_ATTN_INT_H
 
 #include "ops/attn/attn_kernels.h"
-#include "ops/kv/kv_rotate.h"
+#include "ops/kv/kv_codec.h"
 
 enum {
     EK_QUERY_CODE = 2047, /* the largest code of a query */
@@ -55,8 +55,5 @@ enum {
 
 /* Codes of the weights of query i, for its visible keys, and l; returns 2^(E-13), 0 if there are none. */
 float ek_attn_int_weigh(ek_kv_format f, ek_attn_segment *segment, int i, int *code);
-/* The definition: scalar kernels of a segment. */
-void ek_attn_int_scores(ek_kv_format f, ek_attn_segment *segment);
-void ek_attn_int_values(ek_kv_format f, ek_attn_segment *segment);
 
 #endif

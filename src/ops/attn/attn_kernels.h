@@ -78,6 +78,15 @@ typedef struct ek_attn_ops {
     .values[EK_KV_##id] = loads(EK_KV_##id) ? values_##id : NULL,
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* the scalar definition, then the kernels that cpu allows */
+/* x86-64 and 64-bit Arm: each overwrites the slots for which it has kernels; on Arm those are formats in integers. */
+void ek_attn_table_avx2(ek_attn_ops *ops);
+void ek_attn_table_avxvnni(ek_attn_ops *ops);
+void ek_attn_table_avx512(ek_attn_ops *ops);
+void ek_attn_table_zen4_avx512(ek_attn_ops *ops);
+void ek_attn_table_amx(ek_attn_ops *ops);
+void ek_attn_table_dotprod(ek_attn_ops *ops);
+void ek_attn_table_i8mm(ek_attn_ops *ops);
+
 /* ek_attn_plan over a table of kernels. */
 ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *shape);
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "base/machine/cpu.h"
-#include "ops/attn/x86/attn_x86.h"
 #include "ops/math.h"
 #include "ops/tree.h"
 

@@ -30,6 +30,7 @@ typedef struct ek_near {
 typedef void ek_near_fn(const ek_near *a, float *o, const float *q, const float *k, const float *v, ptrdiff_t ld,
                         int pos);
 
+ek_near_fn ek_near_avx2, ek_near_avx512;  /* x86-64 */
 ek_near_fn *ek_near_choose(unsigned cpu); /* EK_CPU_*; the bits are the same for all */
 
 #endif

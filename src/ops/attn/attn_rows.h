@@ -89,6 +89,10 @@ typedef struct ek_attn_rows_ops {
 
 /* The scalar definition, then the kernels that cpu (EK_CPU_* bits) allows. */
 void ek_attn_rows_init(ek_attn_rows_ops *ops, unsigned cpu);
+/* x86-64: each overwrites the slots for which it has kernels. */
+void ek_attn_rows_table_avx2(ek_attn_rows_ops *ops);
+void ek_attn_rows_table_avx512(ek_attn_rows_ops *ops);
+void ek_attn_rows_table_bf16(ek_attn_rows_ops *ops); /* EK_CPU_BF16: by VDPBF16PS */
 
 /* The keys of a segment that are visible to the queries of a tile: bit j % 64 of word j / 64 is slot j. */
 typedef struct ek_visible {

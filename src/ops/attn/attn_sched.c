@@ -1,9 +1,81 @@
+/* Attention's scheduler: the tree T over the segments of a query (ops/attn/attn.h), tasks and workers. */
 #include <string.h>
 
 #include "ops/attn/attn_sched_state.h"
 #include "ops/math.h"
+#include "ops/tree.h"
+#include "tensor/dtype.h"
 
 enum { JOIN_ALONE = 1 << 14 /* floats that the caller joins alone, because asking other threads takes longer */ };
+
+/* --- the tree T: a stack holds its nodes by level; i: the query --- */
+
+/* 2^n for n <= 0, +0 below 2^-125. */
+static float factor(int64_t n)
+{
+    return n < -125 ? 0.0f : ek_bits_f32((uint32_t)(n + 127) << 23);
+}
+
+/* Adds query i of `earlier` to `later`. */
+static void combine(const ek_attn_source *s, const ek_attn_node *earlier, ek_attn_node *later, int i)
+{
+    const int ma = earlier->m[i], mb = later->m[i], m = ma > mb ? ma : mb;
+    const float fa = factor((int64_t)ma - m), fb = factor((int64_t)mb - m);
+    later->l[i] = earlier->l[i] * fa + later->l[i] * fb;
+    later->m[i] = m;
+    s->combine(later->o + i * s->ldo, earlier->o + i * s->ldo, fb, fa, (int)s->ldo);
+}
+
+static void node_copy(const ek_attn_source *s, ek_attn_node *to, const ek_attn_node *from, int i)
+{
+    to->m[i] = from->m[i], to->l[i] = from->l[i];
+    memcpy(to->o + i * s->ldo, from->o + i * s->ldo, sizeof(float) * (size_t)s->ldo);
+}
+
+/* Adds query i of a node of 2^level leaves, a whole branch of the tree, after count leaves. */
+static void tree_push(const ek_attn_source *s, ek_attn_node *stack, ek_attn_node *node, unsigned count, int level,
+                      int i)
+{
+    EK_ASSERT((count & ((1u << level) - 1)) == 0);
+    const int to = level + ek_tree_level(count >> level);
+    for (; level < to; level++) combine(s, &stack[level], node, i);
+    node_copy(s, &stack[to], node, i);
+}
+
+/* Adds a leaf of n queries that have count leaves each. Its sums are exchanged with the stack's. */
+static void tree_push_all(const ek_attn_source *s, ek_attn_node *stack, ek_attn_node *leaf, unsigned count, int n)
+{
+    const int to = ek_tree_level(count);
+    for (int level = 0; level < to; level++)
+        for (int i = 0; i < n; i++) combine(s, &stack[level], leaf, i);
+    const ek_attn_node was = stack[to];
+    stack[to] = *leaf;
+    *leaf = was;
+}
+
+/* The sum of query i over the nodes of `count` leaves, and after them of tail unless it is NULL; NULL for none.
+ * Overwrites the nodes. */
+static ek_attn_node *tree_fold(const ek_attn_source *s, ek_attn_node *stack, unsigned count, ek_attn_node *tail, int i)
+{
+    ek_attn_node *sum = tail;
+    for (int level = ek_tree_node(count, 0); level >= 0; level = ek_tree_node(count, level + 1)) {
+        if (sum) combine(s, &stack[level], sum, i);
+        else sum = &stack[level];
+    }
+    return sum;
+}
+
+/* Passes the result of query i to s->result; sum NULL: no key was visible. row: memory for it. -0 becomes +0, because a
+ * sum that underflowed would be -0 or +0 depending on whether unseen keys were added as zeros or not at all. */
+static void tree_finish(const ek_attn_source *s, const ek_attn_tile *t, const ek_attn_node *sum, int i,
+                        float *restrict row)
+{
+    const float *restrict o = sum ? sum->o + i * s->ldo : NULL, l = sum ? sum->l[i] : 1;
+    for (ptrdiff_t d = 0; d < s->ldo; d++) row[d] = o ? (o[d] + 0.0f) / l : 0.0f;
+    s->result(s->self, t, i, row);
+}
+
+/* --- tasks --- */
 
 /* The worker's memory. Each worker lays out its own, because cores may be far from each other. */
 static ek_attn_worker *worker_of(const ek_attn_job *j, int number)
@@ -20,7 +92,7 @@ static void push_sinks(const ek_attn_job *j, const ek_attn_tile *t, ek_attn_work
     for (int i = 0; s->sinks && i < t->n_q; i++) {
         w->now.l[i] = ek_exp_split(s->sink(s->self, t, i), &w->now.m[i]);
         memset(w->now.o + i * s->ldo, 0, sizeof(float) * (size_t)s->ldo);
-        ek_attn_tree_push(s, w->stack[g], &w->now, 0, 0, i);
+        tree_push(s, w->stack[g], &w->now, 0, 0, i);
         count[i] = 1;
     }
 }
@@ -32,10 +104,10 @@ static void push_segment(const ek_attn_job *j, const ek_attn_tile *t, ek_attn_wo
     const unsigned live = s->segment(s->self, t, seg, when, &w->space[g], &w->now);
     unsigned odd = live ^ ((1u << t->n_q) - 1);
     for (int i = 1; i < t->n_q; i++) odd |= count[i] ^ count[0];
-    if (!odd) ek_attn_tree_push_all(s, w->stack[g], &w->now, count[0], t->n_q);
+    if (!odd) tree_push_all(s, w->stack[g], &w->now, count[0], t->n_q);
     for (int i = 0; i < t->n_q; i++)
         if (!odd) count[i]++;
-        else if (live >> i & 1) ek_attn_tree_push(s, w->stack[g], &w->now, count[i]++, 0, i);
+        else if (live >> i & 1) tree_push(s, w->stack[g], &w->now, count[i]++, 0, i);
 }
 
 /* Computes the trees of n tiles that read the same keys. */
@@ -68,7 +140,7 @@ static void run_whole(const ek_attn_job *j, ek_attn_worker *w, const ek_attn_ite
         }
     for (int g = 0; g < n; g++)
         for (int i = 0; i < t[g].n_q; i++)
-            ek_attn_tree_finish(s, &t[g], ek_attn_tree_fold(s, w->stack[g], count[g][i], NULL, i), i, w->space[0].e);
+            tree_finish(s, &t[g], tree_fold(s, w->stack[g], count[g][i], NULL, i), i, w->space[0].e);
 }
 
 /* The number of a query's leaves behind its last whole block. */
@@ -103,13 +175,13 @@ static void put_away(const ek_attn_job *j, ek_attn_worker *w)
             if (!(old->count[i] >> level & 1)) continue;
             ek_attn_node *to = node_at(x, old, level);
             if (!laid++) lay_away(j, to);
-            ek_attn_node_copy(j->s, to, &stack[level], i);
+            node_copy(j->s, to, &stack[level], i);
         }
     for (int i = 0, laid = 0; i < EK_TILE; i++) {
-        const ek_attn_node *tail = ek_attn_tree_fold(j->s, stack, tail_of(x, old->count[i]), NULL, i);
+        const ek_attn_node *tail = tree_fold(j->s, stack, tail_of(x, old->count[i]), NULL, i);
         if (!tail) continue;
         if (!laid++) lay_away(j, old->stack);
-        ek_attn_node_copy(j->s, old->stack, tail, i);
+        node_copy(j->s, old->stack, tail, i);
     }
 }
 
@@ -175,14 +247,14 @@ static void join_query(void *arg, int64_t task, int number)
     for (; at < end; at += at->blocks) {
         for (int level = j->levels - 1; level >= x->level; level--) {
             if (!(at->count[i] >> level & 1)) continue;
-            ek_attn_node_copy(j->s, &w->now, node_at(x, at, level), i);
-            ek_attn_tree_push(j->s, w->joined, &w->now, count, level, i);
+            node_copy(j->s, &w->now, node_at(x, at, level), i);
+            tree_push(j->s, w->joined, &w->now, count, level, i);
             count += 1u << level;
         }
         const unsigned rest = tail_of(x, at->count[i]);
-        if (rest) tail = at->away ? at->stack : ek_attn_tree_fold(j->s, at->stack, rest, NULL, i);
+        if (rest) tail = at->away ? at->stack : tree_fold(j->s, at->stack, rest, NULL, i);
     }
-    ek_attn_tree_finish(j->s, &t, ek_attn_tree_fold(j->s, w->joined, count, tail, i), i, w->space[0].e);
+    tree_finish(j->s, &t, tree_fold(j->s, w->joined, count, tail, i), i, w->space[0].e);
 }
 
 static void join_all(void *arg, int64_t task, int number)

@@ -1,5 +1,4 @@
-/* State shared by the files of attention's scheduler: memory (attn_cut.c), the tree T (attn_tree.c), tasks
- * (attn_sched.c). */
+/* State shared by the files of attention's scheduler: memory (attn_cut.c), tasks and the tree T (attn_sched.c). */
 #ifndef EK_OPS_ATTN_SCHED_STATE_H
 #define EK_OPS_ATTN_SCHED_STATE_H
 
@@ -67,21 +66,5 @@ void ek_attn_job_init(ek_attn_job *j, const ek_attn_source *s, const ek_attn_cut
 /* Lays out a worker's memory. at NULL: only returns its bytes. */
 size_t ek_attn_worker_lay(const ek_attn_source *s, int levels, uint8_t *at);
 void ek_attn_node_lay(const ek_attn_source *s, ek_attn_node *n, uint8_t *at);
-
-/* --- attn_tree.c: a stack holds the nodes of T by level; i: the query */
-
-void ek_attn_node_copy(const ek_attn_source *s, ek_attn_node *to, const ek_attn_node *from, int i);
-/* Adds query i of a node of 2^level leaves, a whole branch of the tree, after count leaves. */
-void ek_attn_tree_push(const ek_attn_source *s, ek_attn_node *stack, ek_attn_node *node, unsigned count, int level,
-                       int i);
-/* Adds a leaf of n queries that have count leaves each. Its sums are exchanged with the stack's. */
-void ek_attn_tree_push_all(const ek_attn_source *s, ek_attn_node *stack, ek_attn_node *leaf, unsigned count, int n);
-/* The sum of query i over the nodes of `count` leaves, and after them of tail unless it is NULL; NULL for none.
- * Overwrites the nodes. */
-ek_attn_node *ek_attn_tree_fold(const ek_attn_source *s, ek_attn_node *stack, unsigned count, ek_attn_node *tail,
-                                int i);
-/* Passes the result of query i to s->result; sum NULL: no key was visible. row: memory for it. */
-void ek_attn_tree_finish(const ek_attn_source *s, const ek_attn_tile *t, const ek_attn_node *sum, int i,
-                         float *restrict row);
 
 #endif

@@ -266,4 +266,17 @@ static inline float ek_kv_term_scale(ek_kv_format f, const uint8_t *part, int di
 void ek_kv_store(ek_kv_format k_format, ek_kv_format v_format, int dim, uint8_t *k_at, uint8_t *v_at, int slot,
                  const float *k, const float *v);
 
+/* The rotation R and the codes of keys, values and queries of EK_KV_ROTATED (defined in ops/attn/attn_int.h). */
+
+/* Writes the codes of R x to code and returns their scale; x becomes R x. */
+float ek_attn_encode(float *x, int dim, int max_code, int16_t *code);
+/* x = R x / n, for a result. */
+void ek_attn_rotate_back(float *x, int dim);
+
+/* n, the dims of a block of R. */
+static inline int ek_attn_block(int dim)
+{
+    return dim & -dim;
+}
+
 #endif

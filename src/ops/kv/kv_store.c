@@ -1,8 +1,8 @@
 /* Storing keys and values: each token is quantised alone and once (contract: ops/kv/kv.h). */
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "ops/kv/kv_rotate.h"
 #include "ops/kv/kv_codec.h"
 
 static const float f16_max = 65504.0f;
@@ -33,6 +33,38 @@ static int code_of(float x, float min, float max)
 {
     const float whole = 0x1.8p23f;
     return (int)(clamp(x, min, max) + whole - whole);
+}
+
+/* x = R x. */
+static void rotate(float *x, int dim)
+{
+    const int n = ek_attn_block(dim);
+    for (int h = 1; h < n; h *= 2)
+        for (int i = 0; i < dim; i += 2 * h)
+            for (int j = i; j < i + h; j++) {
+                const float a = x[j], b = x[j + h];
+                x[j] = a + b, x[j + h] = a - b;
+            }
+}
+
+void ek_attn_rotate_back(float *x, int dim)
+{
+    const float by = 1.0f / (float)ek_attn_block(dim);
+    rotate(x, dim);
+    for (int d = 0; d < dim; d++) x[d] *= by;
+}
+
+float ek_attn_encode(float *x, int dim, int max_code, int16_t *code)
+{
+    const float c = (float)max_code;
+    float t = 0;
+    for (int d = 0; d < dim; d++) x[d] = clamp(x[d], -0x1p96f, 0x1p96f);
+    rotate(x, dim);
+    for (int d = 0; d < dim; d++) t = fabsf(x[d]) > t ? fabsf(x[d]) : t;
+    const bool none = t < 0x1p-100f;
+    const float by = none ? 0 : c / t;
+    for (int d = 0; d < dim; d++) code[d] = (int16_t)code_of(x[d] * by, -c, c);
+    return none ? 0 : t / c;
 }
 
 /* The largest code of a symmetric format. */

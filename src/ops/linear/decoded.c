@@ -6,7 +6,6 @@
 
 #include "base/machine/cpu.h"
 #include "ops/tree.h"
-#include "ops/linear/x86/linear_x86.h"
 
 static void decode(float *to, const uint8_t *codes, int n, int bits, float s, float b)
 {

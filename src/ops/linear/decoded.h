@@ -38,6 +38,8 @@ typedef struct ek_decoded_ops {
 
 /* The scalar definition, then the kernels that cpu (EK_CPU_* bits) allows. */
 void ek_decoded_init(ek_decoded_ops *ops, unsigned cpu);
+void ek_decoded_table_avx2(ek_decoded_ops *ops); /* x86-64: each overwrites the slots for which it has kernels */
+void ek_decoded_table_avx512(ek_decoded_ops *ops);
 
 /* Writes the panel of inputs [k0, k0 + depth), depth <= EK_DECODED_DEPTH; missing outputs are zeros. */
 typedef void ek_decoded_fill(const void *source, int64_t k0, int depth, float *panel);

@@ -4,9 +4,7 @@
 #include <math.h>
 
 #include "base/machine/cpu.h"
-#include "ops/linear/arm/linear_arm.h"
 #include "ops/linear/planes.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/tree.h"
 
 static float f32_at(const uint8_t *p, int i)

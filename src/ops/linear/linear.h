@@ -220,6 +220,20 @@ typedef struct ek_linear_ops {
     ek_linear_fn *run[EK_WFORM_COUNT];
 } ek_linear_ops;
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* the scalar definition, then the kernels that cpu allows */
+/* The kernels: of x86-64, */
+ek_quantize_fn ek_quantize_row_avx2, ek_quantize_row_avx512;
+ek_linear_fn ek_linear_f32_avx2, ek_linear_f16_avx2, ek_linear_bf16_avx2, ek_linear_q4_avx2, ek_linear_q8_avx2,
+    ek_linear_planes_avx2;
+ek_linear_fn ek_linear_q4_avxvnni, ek_linear_q8_avxvnni, ek_linear_planes_avxvnni;
+ek_linear_fn ek_linear_f32_avx512, ek_linear_f16_avx512, ek_linear_bf16_avx512, ek_linear_q4_avx512,
+    ek_linear_q8_avx512, ek_linear_planes_avx512;
+/* EK_CPU_ZEN4. The one of PLANES leaves types without its kernels to the next, of a panel at a time. */
+ek_linear_fn ek_linear_q4_avx512_zen4, ek_linear_q8_avx512_zen4, ek_linear_planes_avx512_zen4,
+    ek_linear_planes_avx512_zen4_panels;
+ek_linear_fn ek_linear_q4_amx, ek_linear_q8_amx, ek_linear_planes_amx;
+/* and of 64-bit Arm; q: Q4 and Q8. */
+ek_quantize_fn ek_quantize_row_neon;
+ek_linear_fn ek_linear_q_dotprod, ek_linear_q_i8mm;
 
 /* Quantises all rows of a for w; does nothing for Form F or if they are quantised so. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);

@@ -6,7 +6,6 @@
 
 #include "ops/bf16_step.h"
 #include "ops/tree.h"
-#include "ops/linear/x86/linear_x86.h"
 
 /* x gets x' in f32, in the order of k. */
 static void row(void *to, float *sum, const float *from, int k, int group)

@@ -42,5 +42,9 @@ typedef struct ek_linear_b_ops {
 
 /* The scalar definition, then the kernels that cpu (EK_CPU_* bits) allows. */
 void ek_linear_b_init(ek_linear_b_ops *ops, unsigned cpu);
+/* x86-64: each overwrites the slots for which it has kernels. */
+void ek_linear_b_table_avx2(ek_linear_b_ops *ops);
+void ek_linear_b_table_avx512(ek_linear_b_ops *ops);
+void ek_linear_b_table_bf16(ek_linear_b_ops *ops); /* EK_CPU_BF16: by VDPBF16PS */
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "ops/tree.h"
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 
 /* A leaf of n vectors, leaf number `count` (from 0), goes to a tree whose level l lies at node + l * tile,
  * n <= tile; n is a constant once inlined. The leaf is overwritten. */

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 
 typedef __m256 vf;
 typedef __m256i vi;

@@ -12,7 +12,6 @@
 
 #include <string.h>
 
-#include "ops/attn/arm/attn_arm.h"
 #include "ops/attn/attn_int.h"
 
 enum { QUERY_LOW = 6, WEIGHT_LOW = 7 /* bits of the lower limb */ };

@@ -13,7 +13,6 @@ enum { QUERIES = 8, TILE_VECS = 16 };
 #include "ops/attn/attn_sched.h"
 #include "ops/attn/x86/attn_decode_avx512.h"
 #include "ops/attn/x86/attn_tile.h"
-#include "ops/attn/x86/attn_x86.h"
 
 enum { TILE_ROWS = 16, TILE_BYTES = 1024, TILE_DEPTH = 64, SUMS = 4, QUERY_LOW = 6, KEY_LOW = 6, WEIGHT_LOW = 7 };
 enum { MAX_BLOCKS = EK_MAX_HEAD_DIM / TILE_DEPTH };

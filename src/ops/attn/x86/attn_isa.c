@@ -18,7 +18,6 @@ enum { QUERIES = W == 8 ? 4 : 8, TILE_VECS = W };
 #endif
 
 #include "ops/attn/x86/attn_tile.h"
-#include "ops/attn/x86/attn_x86.h"
 
 #define ROTATED(id, name, rule, bits, group)                                                   \
     ops->scores[EK_KV_##id] = (rule) == EK_KV_ROTATED ? scores_##id : ops->scores[EK_KV_##id]; \

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "ops/attn/x86/attn_x86.h"
+#include "ops/attn/attn_near.h"
 #include "ops/x86/math_vec.h"
 
 /* Absent elements are zeros, whose product changes no lane, because no lane is ever -0. */

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "ops/attn/x86/attn_x86.h"
-#include "ops/x86/inline.h"
+#include "ops/attn/attn_rows.h"
 #include "ops/x86/vec_bf16.h"
 
 enum {

@@ -10,7 +10,6 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "ops/linear/arm/linear_arm.h"
 #include "ops/linear/linear_layout.h"
 #include "ops/tree.h"
 

@@ -1,7 +1,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "ops/linear/arm/linear_arm.h"
+#include "ops/linear/linear.h"
 
 static inline void put_limbs(int8_t *to, int32x4_t a, int32x4_t b)
 {

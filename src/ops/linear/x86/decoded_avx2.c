@@ -5,7 +5,6 @@ enum { MADD_ROWS = 3 };
 #define MADD_MAX 3
 
 #include "ops/linear/x86/decoded_vec.h"
-#include "ops/linear/x86/linear_x86.h"
 
 static void transpose(float *panel, const float *rows)
 {

@@ -1,12 +1,11 @@
 /* The exact product's kernels on AVX-512. */
 #include "ops/x86/vec_avx512.h"
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 
 enum { MADD_ROWS = 6 };
 #define MADD_MAX 6
 
 #include "ops/linear/x86/decoded_vec.h"
-#include "ops/linear/x86/linear_x86.h"
 
 static void transpose(float *panel, const float *rows)
 {

@@ -12,10 +12,9 @@
 #include <string.h>
 
 #include "ops/x86/vec_avx512.h"
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 #include "ops/linear/x86/linear_tile.h"
 #include "ops/linear/x86/linear_q_unpack_512.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/linear/x86/planes/linear_p_unpack_512.h"
 #include "ops/x86/tree_vec.h"
 

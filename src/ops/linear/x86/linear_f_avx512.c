@@ -3,7 +3,6 @@
  * in flight to hide the latency of one. */
 #include "ops/x86/vec_avx512.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
 enum { TILE = 8, PANELS = 4, CHAINS = 16 };

@@ -9,11 +9,9 @@
 #ifndef EK_OPS_X86_LINEAR_MANY_512_H
 #define EK_OPS_X86_LINEAR_MANY_512_H
 
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 #include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_unpack_512.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
 enum {

@@ -3,8 +3,8 @@
 #ifndef EK_OPS_X86_LINEAR_PAIR_512_H
 #define EK_OPS_X86_LINEAR_PAIR_512_H
 
-#include "ops/x86/inline.h"
-#include "ops/linear/x86/linear_unpack_512.h"
+#include "ops/inline.h"
+#include "ops/linear/x86/linear_512.h"
 
 /* Prefetch distances in bytes: into the first-level cache, and per panel into the second. */
 enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192, PAIR_AHEAD_ZEN4 = 4096 };

@@ -7,7 +7,7 @@
 #include "ops/linear/x86/linear_q_avxvnni.h"
 #endif
 #include "ops/linear/x86/linear_q_256.h"
-#include "ops/linear/x86/linear_x86.h"
+#include "ops/linear/linear.h"
 
 TILES_OF(CODES_4)
 TILES_OF(CODES_8)

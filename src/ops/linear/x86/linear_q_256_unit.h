@@ -6,7 +6,6 @@
 
 #include "ops/x86/vec_avx2.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
 enum {

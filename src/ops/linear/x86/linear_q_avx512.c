@@ -10,13 +10,12 @@
  * registers, a row's broadcast bytes serve both panels, and the codes come packed from the second-level cache. Up to 16
  * rows, these tiles take turns on two panels, and each fetches its part of the next two. With more rows, the first tile
  * passes over all panels of a task before the second. */
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 #include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/linear_many_512.h"
 #include "ops/linear/x86/linear_q_pair_512.h"
 #include "ops/linear/x86/linear_q_unpack_512.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
 /* Bytes ahead. With several rows, prefetches go into the second-level cache: the rows take so long with a line that the

@@ -7,7 +7,7 @@
 
 #include "ops/linear/x86/linear_pair_512.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_unpack_512.h"
+#include "ops/linear/x86/linear_512.h"
 #include "ops/x86/tree_vec.h"
 
 /* Without it gcc fetches a whole group's lines before its computation. */

@@ -2,7 +2,7 @@
 #ifndef EK_OPS_X86_LINEAR_Q_UNPACK_512_H
 #define EK_OPS_X86_LINEAR_Q_UNPACK_512_H
 
-#include "ops/linear/x86/linear_unpack_512.h"
+#include "ops/linear/x86/linear_512.h"
 
 /* Codes as stored, or signed: minus the code of 0. */
 INLINE void unpack_codes(uint8_t *out, const uint8_t *codes, int n, int zero_code, const bool q8, const bool is_signed)

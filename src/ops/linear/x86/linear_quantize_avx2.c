@@ -1,6 +1,4 @@
-#include "ops/linear/x86/linear_quantize.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 
 static inline __m256 load(const float *x, int i, int n)
 {

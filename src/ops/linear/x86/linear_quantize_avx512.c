@@ -1,8 +1,6 @@
 /* Four groups of 32 or 64 at a time: their maxima and sums share the steps across lanes and the divisions. The rest of
  * a row, groups of 16 and groups with a NaN or infinity are quantised one by one. */
-#include "ops/linear/x86/linear_quantize.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 
 enum { GROUPS = 4, MAX_VECS = 4 };
 

@@ -6,9 +6,8 @@
 #include "ops/x86/vec_avx512.h"
 
 #include "ops/convert.h"
-#include "ops/linear/x86/bf16/linear_b_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/vec_bf16.h"
+#include "ops/linear/x86/bf16/linear_b_tile.h"
 
 enum { GROUPS = 4, FETCH = 4608 };
 

@@ -3,10 +3,9 @@
 #include "ops/x86/isa.h"
 
 #include "ops/convert.h"
+#include "ops/inline.h"
 #include "ops/x86/vec_bf16.h"
-#include "ops/x86/inline.h"
 #include "ops/linear/x86/bf16/linear_b_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 
 enum { ROWS = 4, MAX_GROUPS = EK_KBLOCK / 32, FETCH = 4608 };
 

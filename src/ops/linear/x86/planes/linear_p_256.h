@@ -13,7 +13,7 @@
 #ifndef EK_OPS_X86_LINEAR_P_256_H
 #define EK_OPS_X86_LINEAR_P_256_H
 
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 #include "ops/linear/x86/linear_q_256.h"
 #include "ops/linear/x86/planes/planes_vec.h"
 

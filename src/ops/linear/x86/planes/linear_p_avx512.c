@@ -3,12 +3,11 @@
  * A vector lane is one output of a panel. VPDPBUSD multiplies codes u (for a codebook c + 128, looked up by VPSHUFB) by
  * the row's signed bytes. A unit of 32 inputs is decoded once for up to 12 rows (6 with two limbs), with its scales:
  * they are the file's own, and cost two or three operations per group. */
-#include "ops/x86/inline.h"
+#include "ops/inline.h"
 #include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/linear_many_512.h"
 #include "ops/linear/x86/planes/linear_p_unpack_512.h"
 #include "ops/linear/x86/linear_tile.h"
-#include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
 enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, NEAR = 2048 };

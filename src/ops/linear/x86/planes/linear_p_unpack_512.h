@@ -3,7 +3,7 @@
 #ifndef EK_OPS_X86_LINEAR_P_UNPACK_512_H
 #define EK_OPS_X86_LINEAR_P_UNPACK_512_H
 
-#include "ops/linear/x86/linear_unpack_512.h"
+#include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/planes/planes_vec.h"
 
 INLINE bool is_wide(const ek_linear *w)
