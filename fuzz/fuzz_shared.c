@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cache/shared/record.h"
+#include "cache/shared/shared.h"
 #include "cache/shared/link.h"
 
 static void put_escaped(ek_buf *b, const char *text)

@@ -104,7 +104,7 @@ static int check_key(sqlite3 *db, const char *want)
     rc = sqlite3_prepare_v2(db, "INSERT INTO meta(key) VALUES(?)", -1, &s, NULL);
     if (rc) return rc;
     sqlite3_bind_text(s, 1, want, -1, SQLITE_STATIC);
-    rc = ek_store_db_step(s);
+    rc = ek_store_step(s);
     sqlite3_finalize(s);
     return rc;
 }

@@ -1,4 +1,5 @@
-/* Opening a model: configuration, weights, kernels, the layout of its keys and values. */
+/* Opening a model: configuration, weights, kernels, the layout of its keys and values; packing deferred weights; what
+ * it needs. */
 #include "model/model.h"
 
 #include <math.h>
@@ -90,6 +91,44 @@ static ek_err plan_attention(ek_model *m)
     return EK_OK;
 }
 
+static double bytes_of(const ek_linear *w)
+{
+    return (double)w->bytes;
+}
+
+static double macs_of(const ek_linear *w)
+{
+    return (double)w->n * (double)w->k;
+}
+
+/* The sum for a row, which uses `experts` experts. */
+static double sum_layer(const ek_model *m, int i, int experts, double (*of)(const ek_linear *))
+{
+    const ek_layer_weights *l = &m->w.layer[i];
+    const ek_linear *const dense[] = {
+        &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->router, &l->per_layer_gate, &l->per_layer_proj};
+    double sum = 0;
+    for (size_t j = 0; j < sizeof dense / sizeof *dense; j++) sum += of(dense[j]);
+    if (m->config.n_experts) sum += experts * (of(l->expert_gate) + of(l->expert_up) + of(l->expert_down));
+    return sum;
+}
+
+/* Bytes per token and multiply-adds per row, from the planned matrices. */
+static void count_work(ek_model *m)
+{
+    const ek_config *c = &m->config;
+    const ek_weights *w = &m->w;
+    m->bytes_per_token = bytes_of(ek_weights_head(w)) + bytes_of(&w->per_layer_head) + bytes_of(&w->per_layer_tail);
+    m->macs_logit_row = macs_of(ek_weights_head(w)) + macs_of(&w->per_layer_head) + macs_of(&w->per_layer_tail);
+    m->macs_prompt_row = macs_of(&w->per_layer_head);
+    for (int i = 0; i < c->n_layers; i++) {
+        m->bytes_per_token += sum_layer(m, i, c->top_k_experts, bytes_of);
+        m->macs_logit_row += sum_layer(m, i, c->top_k_experts, macs_of);
+        if (i < ek_prompt_layers(c)) m->macs_prompt_row += sum_layer(m, i, c->top_k_experts, macs_of);
+        if (i == ek_prompt_layers(c)) m->macs_prompt_row += macs_of(&w->layer[i].k) + macs_of(&w->layer[i].v);
+    }
+}
+
 /* "ek3 w=q4.64+q8.64+bf16 a=auto kv=16:16", with " start=256" at the end if the first positions have another format.
  * Weight formats stand in order of appearance. a= is there only if quantised weights meet quantised activations, so
  * that equal functions have equal names. */
@@ -122,7 +161,7 @@ static ek_err plan(ek_model *m, ek_items *list, const ek_pack_opts *o)
     EK_TRY(ek_items_plan(list, &m->w, o));
     ek_linear_init(&m->linear, o->cpu);
     ek_row_init(&m->rows, o->cpu);
-    ek_model_count_work(m);
+    count_work(m);
     name_numerics(m, list);
     return EK_OK;
 }
@@ -204,10 +243,37 @@ static ek_err finish_open(ek_model **out, ek_model *m, ek_err err)
     return err;
 }
 
+/* Checks the keys of layers [first, end), whose weights are packed. A key has the norm sqrt(head_dim) before its
+ * weight, and at most max |weight| times that after it. A key outside f16's range would be clamped without notice. */
+static ek_err check_keys(const ek_model *m, int first, int end)
+{
+    for (int i = first; i < end && m->k_format == EK_KV_F16; i++) {
+        const ek_layer_config *l = &m->config.layer[i];
+        float max = 0;
+        for (int d = 0; d < l->head_dim && l->owns_kv; d++) max = fmaxf(max, fabsf(m->w.layer[i].k_norm[d]));
+        float bound = max * sqrtf((float)l->head_dim);
+        if (!(bound < 65504.0f))
+            return ek_fail(EK_EUNSUPPORTED,
+                           "layer %d: self_attn.k_norm.weight allows keys up to %.3g, f16 holds 65504; use "
+                           "--kv bf16",
+                           i, (double)bound);
+    }
+    return EK_OK;
+}
+
+/* Makes m a deferred model. m takes over the list; its files stay open. */
+static void defer(ek_model *m, ek_items *list, const ek_pack_opts *o)
+{
+    m->deferred = ek_alloc(sizeof *m->deferred);
+    *m->deferred = *list, *list = (ek_items){0};
+    m->pack = *o;
+    m->pack.packed_dir = m->packed_dir = o->packed_dir ? ek_strdup(o->packed_dir) : NULL;
+}
+
 static ek_err pack_all(ek_model *m, const ek_items *list, const ek_pack_opts *o)
 {
     EK_TRY(ek_items_pack(list, &m->w, o));
-    EK_TRY(ek_model_check_keys(m, 0, m->config.n_layers));
+    EK_TRY(check_keys(m, 0, m->config.n_layers));
     if (!m->w.mapped_bytes) { /* the files hold nothing that is still needed */
         ek_source_close(m->w.source);
         m->w.source = NULL;
@@ -222,7 +288,7 @@ static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_mo
     ek_err err = bind(m, &list, dir, &o);
     o.packed_dir = opts->packed_dir;
     if (!err) o.packed_of = m->w.source->path;
-    if (!err && opts->deferred) ek_model_defer(m, &list, &o);
+    if (!err && opts->deferred) defer(m, &list, &o);
     else if (!err) err = pack_all(m, &list, &o);
     if (!err && m->w.source) ek_source_drop_pages(m->w.source);
     ek_items_fini(&list);
@@ -244,7 +310,7 @@ static ek_err open_invented(ek_model **out, ek_model *m, const ek_config *config
     if (err) return finish_open(out, m, err);
     ek_items_invent(&list, &m->w, config, bits);
     err = plan(m, &list, &o);
-    if (!err && opts->deferred) ek_model_defer(m, &list, &o);
+    if (!err && opts->deferred) defer(m, &list, &o);
     else if (!err) err = ek_items_pack(&list, &m->w, &o);
     ek_items_fini(&list);
     return finish_open(out, m, err);
@@ -270,6 +336,65 @@ ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *c
         for (int i = 0; i < config->vocab_size; i++) m->w.token_ordering[i] = config->vocab_size - 1 - i;
     }
     return open_invented(out, m, config, 0, seed, opts);
+}
+
+/* --- deferred weights: a share of the layers at a time --- */
+
+ek_err ek_model_pack(ek_model *m, const ek_model_share *share)
+{
+    EK_ASSERT(m->deferred);
+    m->some = true, m->pack.quiet = share->quiet;
+    EK_TRY(ek_items_pack_layers(m->deferred, &m->w, &m->pack, share->first, share->end, share->embed, share->rows));
+    m->some = share->first > 0 || share->end < m->config.n_layers || !share->embed || share->rows;
+    if (m->w.source) ek_source_drop_pages(m->w.source);
+    return check_keys(m, share->first, share->end);
+}
+
+ek_err ek_model_pack_all(ek_model *m)
+{
+    if (!m->deferred || ek_model_is_packed(m)) return EK_OK;
+    return ek_model_pack(m, &(ek_model_share){.end = m->config.n_layers, .embed = true});
+}
+
+bool ek_model_is_deferred(const ek_model *m)
+{
+    return m->deferred;
+}
+
+bool ek_model_is_packed(const ek_model *m)
+{
+    return m->w.block && !m->some;
+}
+
+bool ek_model_keeps_packed(const ek_model *m)
+{
+    return m->packed_dir;
+}
+
+void ek_model_release_weights(ek_model *m)
+{
+    ek_weights_release(&m->w);
+}
+
+/* --- what a model needs --- */
+
+double ek_model_layer_bytes(const ek_model *m, int i)
+{
+    return sum_layer(m, i, m->config.n_experts, bytes_of);
+}
+
+double ek_model_experts_bytes(const ek_model *m, int i, int experts)
+{
+    const ek_layer_weights *l = &m->w.layer[i];
+    if (!m->config.n_experts) return 0;
+    return bytes_of(&l->router) +
+           experts * (bytes_of(l->expert_gate) + bytes_of(l->expert_up) + bytes_of(l->expert_down));
+}
+
+double ek_model_common_bytes(const ek_model *m, bool embed)
+{
+    return (embed ? bytes_of(&m->w.embed) + bytes_of(&m->w.head) : 0) + bytes_of(&m->w.per_layer_head) +
+           bytes_of(&m->w.per_layer_tail);
 }
 
 void ek_model_measure(ek_model_need *out, const ek_model *m)

@@ -37,12 +37,6 @@ struct ek_model {
     double bytes_per_token, macs_prompt_row, macs_logit_row;
 };
 
-/* Makes m a deferred model. m takes over the list; its files stay open. */
-void ek_model_defer(ek_model *m, ek_items *list, const ek_pack_opts *o);
-/* Checks the keys of layers [first, end), whose weights are packed. A key has the norm sqrt(head_dim) before its
- * weight, and at most max |weight| times that after it. A key outside f16's range would be clamped without notice. */
-ek_err ek_model_check_keys(const ek_model *m, int first, int end);
-
 /* A matrix of rows in scratch memory. */
 typedef struct ek_buffer {
     float *at;
@@ -112,9 +106,6 @@ ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *c
 /* Runs all layers, from s->h, s->x and the rows of p to s->x, normed for the head. Rows without logits are dropped once
  * no later layer needs them; p->n is the number of remaining rows. */
 void ek_run_layers(ek_pass *p);
-
-/* Computes bytes per token and multiply-adds per row from the planned matrices. */
-void ek_model_count_work(ek_model *m);
 
 /* Checks rows before ek_model_forward runs them. Reads only the model and the limits of s. */
 ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs);

@@ -115,7 +115,7 @@ static void failed(disk *d, const char *doing, int rc)
 static int drop(disk *d, const ek_reply_key *k)
 {
     sqlite3_bind_blob(d->drop, 1, k->h, sizeof k->h, SQLITE_STATIC);
-    int rc = ek_store_db_step(d->drop);
+    int rc = ek_store_step(d->drop);
     if (!rc) rc = read_total(d);
     return rc;
 }
@@ -155,7 +155,7 @@ static ek_reply_record *find(void *arg, const ek_reply_key *k, const ek_reply_ke
     if (r) {
         sqlite3_bind_int64(d->touch, 1, ++d->uses);
         sqlite3_bind_blob(d->touch, 2, k->h, sizeof k->h, SQLITE_STATIC);
-        rc = ek_store_db_step(d->touch);
+        rc = ek_store_step(d->touch);
     }
     if (rc != SQLITE_OK && rc != SQLITE_DONE) failed(d, "reading", rc);
     pthread_mutex_unlock(&d->lock);
@@ -190,7 +190,7 @@ static int write_one(disk *d, const ek_reply_record *r, uint64_t owner)
     sqlite3_bind_double(d->add, 4, ek_unix_now());
     sqlite3_bind_int64(d->add, 5, (sqlite3_int64)n);
     sqlite3_bind_blob64(d->add, 6, bytes, n, SQLITE_STATIC);
-    rc = ek_store_db_step(d->add);
+    rc = ek_store_step(d->add);
     if (!rc) d->total += (int64_t)n; /* a replaced record stays counted until the sum is computed again */
     return rc;
 }

@@ -18,7 +18,7 @@
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "bed.h"
-#include "cache/shared/record.h"
+#include "cache/shared/shared.h"
 #include "cache/shared/redis.h"
 #include "cache/shared/store_shared.h"
 #include "cache/shared/link.h"

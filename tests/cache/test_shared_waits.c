@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "bed.h"
-#include "cache/shared/record.h"
+#include "cache/shared/shared.h"
 #include "base/address.h"
 #include "cache/shared/store_shared.h"
 

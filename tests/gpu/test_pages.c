@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/machine/cpu.h"
-#include "cache/shared/record.h"
+#include "cache/shared/shared.h"
 #include "emulated.h"
 #include "engine/trace.h"
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "model/tower/source/processor.h"
+#include "model/tower/source/tower_source.h"
 #include "../support/files.h"
 
 static const ek_patching usual = {16, 3};

@@ -43,7 +43,7 @@ static void say_good(ek_shared *s)
     if (was) ek_log(EK_LOG_INFO, "%s: %s: connected", s->name, s->text);
 }
 
-static void shut(ek_shared_connection *l)
+void ek_shared_connection_close(ek_shared_connection *l)
 {
     if (l->redis) atomic_fetch_sub(&l->s->counts.connected, 1);
     ek_redis_close(l->redis);
@@ -71,7 +71,7 @@ bool ek_shared_connection_failed(ek_shared_connection *l, ek_err err)
 {
     bool again = l->failures++ == 0 && err == EK_EIO;
     atomic_fetch_add(&l->s->counts.errors, 1);
-    shut(l);
+    ek_shared_connection_close(l);
     if (!again) warn(l->s, ek_err_text(), rest(l));
     return again;
 }
@@ -91,11 +91,6 @@ void ek_shared_connection_refused(ek_shared_connection *l, const char *command, 
 void ek_shared_connection_good(ek_shared_connection *l)
 {
     l->failures = 0;
-}
-
-void ek_shared_connection_close(ek_shared_connection *l)
-{
-    shut(l);
 }
 
 void ek_shared_connection_charge(ek_shared_connection *l, double n)

@@ -1,4 +1,4 @@
-#include "cache/shared/record.h"
+#include "cache/shared/shared.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -35,13 +35,4 @@ ek_err ek_setting_to_int(int *out, const ek_settings *f, const char *key, const 
 /* EFORMAT: "FILE: KEY is V, must be MUST". */
 ek_err ek_setting_wrong(const ek_settings *f, const char *key, const json_t *v, const char *must);
 
-/* --- settings of single layers: kinds, heads and widths; steps of ek_config_parse --- */
-
-/* Reads layer_types into layer[].kind; n_layers is set. */
-ek_err ek_config_kinds(ek_config *c, const ek_settings *p);
-
-/* Reads layer[].head_dim, n_kv_heads, intermediate_size and k_eq_v; kinds and first_shared are set. Accepts both ways
- * to describe full layers: global_head_dim with num_global_key_value_heads, and per_layer_config. */
-ek_err ek_config_layers(ek_config *c, const ek_settings *p);
-
 #endif

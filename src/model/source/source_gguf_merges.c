@@ -6,7 +6,7 @@
  * While scores differ, neither another order of one piece's splits nor leaving some of them out would change an id. If
  * two adjacent pieces make a third, no merge has crossed the ends of the third, so its text was merged as if it were
  * alone, and that ends in one split. */
-#include "model/source/source_gguf_vocab.h"
+#include "model/source/source_gguf.h"
 
 #include <stdlib.h>
 #include <string.h>

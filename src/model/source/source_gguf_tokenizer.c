@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
-#include "model/source/source_gguf_vocab.h"
+#include "model/source/source_gguf.h"
 
 /* A piece that may be an added token. */
 typedef struct candidate {

@@ -1,7 +1,7 @@
 /* The kind of a file's vocabulary, and the roles of its pieces. llama.cpp names Gemma 4's rules "gemma4". `ollama
  * create` names every SentencePiece tokenizer "llama" (ollama, convert/convert_gemma4.go); such a vocabulary is
  * recognised by its marks and its bytes. */
-#include "model/source/source_gguf_vocab.h"
+#include "model/source/source_gguf.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The towers of a checkpoint: opening, packing on demand, and the choice of the encoder. */
+/* The towers of a checkpoint: opening, packing on demand, digests, and the choice of the encoder. */
 #include "model/tower/tower.h"
 
 #include <math.h>
@@ -6,13 +6,31 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash/rng.h"
 #include "base/log.h"
 #include "model/config/setting.h"
-#include "model/tower/source/processor.h"
 #include "model/tower/tower_part.h"
-#include "model/tower/tower_state.h"
 #include "model/tower/tower_unified.h"
 #include "model/tower/tower_vision.h"
+
+/* One sense. */
+typedef struct sense {
+    ek_tower_part *part; /* NULL: the model lacks this sense */
+    ek_tower_binder bound;
+    ek_weights *block; /* only its memory of packed weights is used */
+    bool packed, digested;
+    uint64_t digest;
+} sense;
+
+struct ek_towers {
+    ek_towers_info info;
+    ek_towers_opts opts;
+    ek_tower_ops kernels;
+    ek_tower_source *source; /* NULL: the container has no towers */
+    char *packed_dir;        /* NULL: packed weights are not kept */
+    const char *sees;        /* use_bidirectional_attention; borrowed from the source */
+    sense image, sound;
+};
 
 /* ------------------------------------------------------------------ configuration */
 
@@ -98,7 +116,7 @@ static ek_pack_opts pack_opts(const ek_towers *t)
                           .packed_of = t->source->gguf ? t->source->file : t->source->path};
 }
 
-static ek_err plan(ek_towers *t, ek_sense *s)
+static ek_err plan(ek_towers *t, sense *s)
 {
     const ek_pack_opts o = pack_opts(t);
     if (!s->part) return EK_OK;
@@ -171,7 +189,7 @@ static void forget_bound(ek_tower_binder *b)
     b->own = NULL, b->n_own = 0;
 }
 
-static void close_sense(ek_sense *s)
+static void close_sense(sense *s)
 {
     forget_bound(&s->bound);
     ek_items_fini(&s->bound.items);
@@ -209,7 +227,7 @@ ek_err ek_towers_takes_sound(const ek_towers *t)
 
 /* ------------------------------------------------------------------ weights */
 
-static size_t bytes(const ek_sense *s)
+static size_t bytes(const sense *s)
 {
     return s->block ? s->block->block_bytes : 0;
 }
@@ -240,7 +258,8 @@ static ek_err check_table(const ek_item *it)
     return err;
 }
 
-ek_err ek_sense_load(ek_towers *t, ek_sense *s)
+/* Packs the sense's weights, once. ENOMEM; EFORMAT for weights that are not finite. */
+static ek_err load(ek_towers *t, sense *s)
 {
     const ek_pack_opts o = pack_opts(t);
     const ek_items *list = &s->bound.items;
@@ -265,13 +284,13 @@ ek_err ek_sense_load(ek_towers *t, ek_sense *s)
 ek_err ek_towers_load_image(ek_towers *t)
 {
     EK_TRY(ek_towers_takes_image(t));
-    return ek_sense_load(t, &t->image);
+    return load(t, &t->image);
 }
 
 ek_err ek_towers_load_sound(ek_towers *t)
 {
     EK_TRY(ek_towers_takes_sound(t));
-    return ek_sense_load(t, &t->sound);
+    return load(t, &t->sound);
 }
 
 const ek_tower_part *ek_towers_image_part(const ek_towers *t)
@@ -282,6 +301,74 @@ const ek_tower_part *ek_towers_image_part(const ek_towers *t)
 const ek_tower_part *ek_towers_sound_part(const ek_towers *t)
 {
     return t->sound.packed ? t->sound.part : NULL;
+}
+
+/* ------------------------------------------------------------------ digests of all that rows depend on besides pixels
+ * or samples */
+
+/* Hashes panels in order, on whatever nodes they lie. */
+static uint64_t hash_matrix(uint64_t h, const ek_linear *w, const ek_pool *pool)
+{
+    const int nodes = w->parts ? ek_pool_nodes(pool) : 1;
+    const int shape[] = {(int)w->form, w->n, w->k, w->group, w->a_group, w->bits, w->limbs};
+    h = ek_hash64(h, shape, sizeof shape);
+    for (int j = 0; j < nodes; j++) {
+        const int first = w->parts ? w->parts->first[j] : 0, end = w->parts ? w->parts->first[j + 1] : w->n_panels;
+        const uint8_t *at = w->parts ? w->parts->data[j] : w->data;
+        for (int p = first; p < end; p++, at += w->panel_bytes) h = ek_hash64(h, at, w->panel_bytes);
+    }
+    return h;
+}
+
+static uint64_t hash_item(const ek_item *it, const ek_pool *pool)
+{
+    uint64_t h = ek_fnv1a64(it->name);
+    if (it->matrix) return hash_matrix(h, it->matrix, pool);
+    if (it->vector) return ek_hash64(h, *it->vector, sizeof(float) * (size_t)it->data.k);
+    if (!it->data.plane[0]) return h; /* synthetic */
+    const size_t row = ek_weight_row_bytes(it->data.type, it->data.k);
+    return ek_hash64(h, it->data.plane[0], row * (size_t)it->data.n);
+}
+
+typedef struct hashing {
+    const sense *s;
+    const ek_pool *pool;
+    uint64_t *of;
+} hashing;
+
+static void hash_task(void *arg, int task, int worker)
+{
+    hashing *a = arg;
+    (void)worker;
+    a->of[task] = hash_item(&a->s->bound.items.item[task], a->pool);
+}
+
+static ek_err digest(ek_towers *t, sense *s, uint64_t *out)
+{
+    EK_TRY(load(t, s));
+    if (!s->digested) {
+        const int n = s->bound.items.n;
+        hashing a = {s, t->opts.pool, ek_alloc(sizeof *a.of * (size_t)(n + 1))};
+        ek_pool_run(t->opts.pool, hash_task, &a, n);
+        s->digest = ek_hash64(EK_ARITHMETIC_VERSION, a.of, sizeof *a.of * (size_t)n);
+        s->digest = s->part->ops->hash(s->part, s->digest);
+        s->digested = true;
+        free(a.of);
+    }
+    *out = s->digest;
+    return EK_OK;
+}
+
+ek_err ek_towers_digest_image(ek_towers *t, uint64_t *out)
+{
+    EK_TRY(ek_towers_takes_image(t));
+    return digest(t, &t->image, out);
+}
+
+ek_err ek_towers_digest_sound(ek_towers *t, uint64_t *out)
+{
+    EK_TRY(ek_towers_takes_sound(t));
+    return digest(t, &t->sound, out);
 }
 
 /* ------------------------------------------------------------------ encoding */
@@ -315,7 +402,7 @@ ek_err ek_tower_begin_image(ek_tower_work **out, ek_towers *t, const ek_picture 
 {
     *out = NULL;
     EK_TRY(check_cut(t, &picture->fit));
-    EK_TRY(ek_sense_load(t, &t->image));
+    EK_TRY(load(t, &t->image));
     return ek_tower_image_begin(out, t->image.part, picture);
 }
 
@@ -325,6 +412,6 @@ ek_err ek_tower_begin_sound(ek_tower_work **out, ek_towers *t, const ek_sound *s
     *out = NULL;
     EK_TRY(ek_towers_takes_sound(t));
     EK_TRY(ek_sound_tokens(&tokens, sound->samples, t->info.sound_kind));
-    EK_TRY(ek_sense_load(t, &t->sound));
+    EK_TRY(load(t, &t->sound));
     return ek_tower_audio_begin(out, t->sound.part, sound, tokens);
 }

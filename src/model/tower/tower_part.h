@@ -1,5 +1,5 @@
 /* Inside src/model/tower: the interface of one sense's encoder to tower.c, and the code that all encoders share
- * (tower_bind.c, tower_part.c). */
+ * (tower_part.c). */
 #ifndef EK_MODEL_TOWER_PART_H
 #define EK_MODEL_TOWER_PART_H
 

@@ -1,4 +1,4 @@
-#include "model/weights/packed.h"
+#include "model/weights/weights.h"
 
 #include <dirent.h>
 #include <errno.h>

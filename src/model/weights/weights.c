@@ -8,7 +8,6 @@
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
-#include "model/weights/packed.h"
 #include "model/weights/weights.h"
 #include "ops/weights/quantised_type.h"
 

@@ -5,6 +5,7 @@
 #define EK_MODEL_WEIGHTS_H
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "model/config/config.h"
 #include "model/weights/role.h"
 #include "model/source/source.h"
@@ -97,7 +98,7 @@ typedef struct ek_pack_opts {
     double limit;  /* maximum bytes; 0: the memory that the system has available */
     bool quiet;    /* no log lines and no progress */
     ek_pool *pool;
-    const char *packed_dir; /* folder of packed weights (model/weights/packed.h); NULL: none */
+    const char *packed_dir; /* folder of packed weights; NULL: none */
     const char *packed_of;  /* with packed_dir: the checkpoint, a file or folder, for ek_packed_open */
 } ek_pack_opts;
 
@@ -134,5 +135,29 @@ void ek_weights_fini(ek_weights *w);
 
 /* Number of parameters of a model of this configuration, embeddings and experts included. */
 uint64_t ek_weights_count(const ek_config *config);
+
+/* --- Packed weights in a file, which the next start maps instead of packing the checkpoint again: one file for the
+ * text model and one per tower.
+ *
+ * The file's name is a hash of everything that its bytes depend on: this build's layout, the processor's kernels, each
+ * matrix's form, and the checkpoint's files by path, inode, size and times of change. A file is written under another
+ * name and renamed when it is complete; its bytes are checked by hash before use. A changed checkpoint, another version
+ * of the program and a damaged file therefore lead to new packing, never to wrong weights. */
+typedef struct ek_packed {
+    char *path;   /* owned; NULL: unused */
+    ek_map map;   /* the file once found, mapped for the model's life */
+    size_t first; /* offset of the weights in the file, in bytes */
+} ek_packed;
+
+/* Names the file in folder `dir` (created if missing) for the planned items of the checkpoint at `checkpoint`. EIO if
+ * the folder cannot be created or the checkpoint's files cannot be examined. */
+ek_err ek_packed_open(ek_packed *p, const char *dir, const char *checkpoint, const ek_items *list, const ek_weights *w,
+                      const ek_pack_opts *o);
+/* Maps and checks the file. False if there is none, or if it is unusable, which is logged. */
+bool ek_packed_find(ek_packed *p, const ek_weights *w, ek_pool *pool);
+/* Writes the file. A failure (a full disk) is logged and leaves no file. A page of the page cache lies on the NUMA node
+ * of the thread that first wrote or read it; both happen on the node whose panels the page holds. */
+void ek_packed_write(const ek_packed *p, const ek_weights *w, ek_pool *pool);
+void ek_packed_close(ek_packed *p); /* unmaps */
 
 #endif

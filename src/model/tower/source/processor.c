@@ -1,4 +1,4 @@
-#include "model/tower/source/processor.h"
+#include "model/tower/source/tower_source.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "model/source/quant.h"
+#include "media/picture.h"
 #include "ops/weights/weight_type.h"
 #include "tensor/checkpoint.h"
 
@@ -61,12 +61,24 @@ ek_err ek_tower_source_need(ek_tower_source *s, const char *name, int n_dims, co
 ek_err ek_tower_source_matrix(ek_tower_source *s, const char *name, int n, int k, ek_weight_data *out);
 
 /* Opens the towers in a folder of safetensors. */
-
 ek_err ek_tower_folder_open(ek_tower_source **out, const char *path);
 
-/* --- vision towers of the published shapes with random weights, made in memory --- */
+/* --- settings for preparing pictures and frames, from the files beside config.json ---
+ *
+ * Transformers' rule chooses the file: image_processor in processor_config.json, else preprocessor_config.json; for
+ * videos video_processor in processor_config.json, else video_preprocessor_config.json, else preprocessor_config.json.
+ * Without any file the defaults of Gemma4ImageProcessor and Gemma4VideoProcessor hold. image_seq_length is ignored,
+ * because a picture's number of tokens follows from its size. */
 
-/* name: e2b, e4b, 12b, 26b or 31b; ENOTFOUND lists them. They have no audio. */
-ek_err ek_tower_synthetic_open(ek_tower_source **out, const char *name);
+typedef struct ek_processor {
+    int image_tokens, frame_tokens; /* maximum soft tokens (max_soft_tokens), for which ek_budget_known is true */
+    int frames;                     /* frames per video, 1 to 32: num_frames */
+} ek_processor;
+
+/* The settings of the published models. */
+void ek_processor_default(ek_processor *out);
+/* folder: the one with config.json. patching: the model's, with which the files must agree. EFORMAT for an invalid
+ * value, EUNSUPPORTED for another kind of preparation; both name file and key. */
+ek_err ek_processor_read(ek_processor *out, const char *folder, ek_patching patching);
 
 #endif
