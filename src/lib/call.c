@@ -10,7 +10,6 @@
 #include "base/machine/cpu.h"
 #include "base/machine/pool.h"
 #include "lib/lib.h"
-#include "lib/view.h"
 #include "ops/bf16_step.h"
 
 enum { FIRST_BLOCK = 1 << 20, MAX_KEPT = 64 << 20 /* bytes of working memory kept between calls */ };

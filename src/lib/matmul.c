@@ -230,22 +230,12 @@ static ek_err quantized(lib_call *c, const ek_view *y, const ek_view *x, const e
 
 ek_status ek_matmul(ek_view y, ek_view x, ek_view w, bool transpose)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = matmul(&c, &y, &x, &w, transpose);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, matmul(&c, &y, &x, &w, transpose));
 }
 
 ek_status ek_quantized_matmul(ek_view y, ek_view x, const ek_qview *w, bool transpose, ek_precision precision)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = quantized(&c, &y, &x, w, transpose, precision);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, quantized(&c, &y, &x, w, transpose, precision));
 }
 
 ek_err lib_packed_matmul(lib_call *c, const ek_view *y, const ek_view *x, const ek_linear *w, ek_precision precision)
@@ -360,10 +350,5 @@ static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_q
 ek_status ek_gather_qmm(ek_view y, ek_view x, const ek_qview *w, const ek_view *lhs, const ek_view *rhs, bool transpose,
                         ek_precision precision)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = gather(&c, &y, &x, w, lhs, rhs, transpose, precision);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, gather(&c, &y, &x, w, lhs, rhs, transpose, precision));
 }

@@ -1,4 +1,4 @@
-#include "lib/operand.h"
+#include "lib/product.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -133,22 +133,12 @@ static ek_err pack(lib_call *c, ek_packed **out, const ek_view *dense, const ek_
 
 ek_status ek_pack(ek_packed **out, ek_view w, bool transpose)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = pack(&c, out, &w, NULL, transpose);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, pack(&c, out, &w, NULL, transpose));
 }
 
 ek_status ek_pack_quantized(ek_packed **out, const ek_qview *w, bool transpose)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = pack(&c, out, NULL, w, transpose);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, pack(&c, out, NULL, w, transpose));
 }
 
 void ek_packed_free(ek_packed *w)
@@ -165,11 +155,6 @@ size_t ek_packed_bytes(const ek_packed *w)
 
 ek_status ek_packed_matmul(ek_view y, ek_view x, const ek_packed *w, ek_precision precision)
 {
-    lib_call c;
     if (!w) return lib_status(ek_fail(EK_EINVAL, "the packed matrix is missing"));
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = lib_packed_matmul(&c, &y, &x, &w->w, precision);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, lib_packed_matmul(&c, &y, &x, &w->w, precision));
 }

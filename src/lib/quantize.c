@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/operand.h"
+#include "lib/product.h"
 #include "ops/weights/quantised_type.h"
 
 enum { MAX_GROUP = 128, PIECE = 256 };
@@ -172,20 +172,10 @@ static ek_err dequantize(lib_call *c, const ek_view *y_view, const ek_qview *vie
 
 ek_status ek_quantize(const ek_qview *q, ek_view x)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = quantize(&c, q, &x);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, quantize(&c, q, &x));
 }
 
 ek_status ek_dequantize(ek_view y, const ek_qview *q)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = dequantize(&c, &y, q);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, dequantize(&c, &y, q));
 }

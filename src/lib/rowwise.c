@@ -1,7 +1,7 @@
 /* Norms and rotations of rows. A row that is not contiguous f32 is copied first. */
 #include <string.h>
 
-#include "lib/view.h"
+#include "lib/lib.h"
 
 typedef struct work {
     const lib_kernels *k;
@@ -100,12 +100,7 @@ static ek_err rms_norm(lib_call *c, const ek_view *y, const ek_view *x, const ek
 
 ek_status ek_rms_norm(ek_view y, ek_view x, const ek_view *w, float eps)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = rms_norm(&c, &y, &x, w, eps);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, rms_norm(&c, &y, &x, w, eps));
 }
 
 /* ------------------------------------------------------------------ rotation */
@@ -197,10 +192,5 @@ static ek_err rope(lib_call *c, const ek_view *y, const ek_view *x, const ek_rop
 
 ek_status ek_rope(ek_view y, ek_view x, const ek_rope_options *options)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = rope(&c, &y, &x, options);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, rope(&c, &y, &x, options));
 }

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/operand.h"
+#include "lib/product.h"
 #include "ops/attn/attn_tensors.h"
 #include "ops/math.h"
 
@@ -217,21 +217,11 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
 
 ek_status ek_sdpa(ek_view y, ek_view q, ek_view k, ek_view v, const ek_sdpa_options *options)
 {
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = sdpa(&c, &y, &q, &k, &v, NULL, NULL, options);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, sdpa(&c, &y, &q, &k, &v, NULL, NULL, options));
 }
 
 ek_status ek_sdpa_quantized(ek_view y, ek_view q, const ek_qview *k, const ek_qview *v, const ek_sdpa_options *options)
 {
     if (!k || !v) return lib_status(ek_fail(EK_EINVAL, "%s is missing", k ? "v" : "k"));
-    lib_call c;
-    ek_err e = lib_enter(&c);
-    if (e != EK_OK) return lib_status(e);
-    e = sdpa(&c, &y, &q, NULL, NULL, k, v, options);
-    lib_leave(&c);
-    return lib_status(e);
+    return LIB_OPERATE(c, sdpa(&c, &y, &q, NULL, NULL, k, v, options));
 }
