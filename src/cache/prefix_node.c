@@ -11,12 +11,12 @@ static ek_content_id content_at(const ek_prefix_key *key, int pos)
     return key->content && pos < key->n_content ? key->content[pos] : (ek_content_id){{0, 0}};
 }
 
-uint64_t ek_prefix_hash_root(uint64_t salt)
+static uint64_t hash_root(uint64_t salt)
 {
     return ek_mix64(salt ^ 0x726f6f74);
 }
 
-uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos)
+static uint64_t hash_page(int32_t parent, const ek_prefix_key *key, int pos)
 {
     uint64_t h = ek_hash64((uint64_t)parent + 1, key->token + pos, EK_PAGE_TOKENS * sizeof *key->token);
     for (int i = pos; key->content && i < pos + EK_PAGE_TOKENS && i < key->n_content; i++)
@@ -46,14 +46,14 @@ static int32_t *bucket_of(const ek_prefix *x, uint64_t hash)
 
 int32_t ek_prefix_root(const ek_prefix *x, uint64_t salt)
 {
-    int32_t i = *bucket_of(x, ek_prefix_hash_root(salt));
+    int32_t i = *bucket_of(x, hash_root(salt));
     while (i != EK_NO_NODE && !(x->node[i].depth < 0 && x->node[i].salt == salt)) i = x->node[i].same;
     return i;
 }
 
 int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos)
 {
-    uint64_t hash = ek_prefix_hash_page(parent, key, pos);
+    uint64_t hash = hash_page(parent, key, pos);
     for (int32_t i = *bucket_of(x, hash); i != EK_NO_NODE; i = x->node[i].same) {
         const ek_prefix_node *d = &x->node[i];
         if (d->hash == hash && d->parent == parent && d->n == EK_PAGE_TOKENS &&
@@ -65,7 +65,8 @@ int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key 
 
 /* --- orders of use */
 
-ek_prefix_list *ek_prefix_list_of(ek_prefix *x, ek_prefix_order o, int32_t node)
+/* The list of the order that contains the node; NULL: none. */
+static ek_prefix_list *list_of(ek_prefix *x, ek_prefix_order o, int32_t node)
 {
     return o == EK_ORDER_UNSAVED ? &x->unsaved : &x->owner[x->node[node].owner].list[o];
 }
@@ -73,7 +74,7 @@ ek_prefix_list *ek_prefix_list_of(ek_prefix *x, ek_prefix_order o, int32_t node)
 static void unlink_order(ek_prefix *x, ek_prefix_order o, int32_t i)
 {
     ek_prefix_node *d = &x->node[i];
-    ek_prefix_list *l = ek_prefix_list_of(x, o, i);
+    ek_prefix_list *l = list_of(x, o, i);
     l->n--;
     if (d->newer[o] != EK_NO_NODE) x->node[d->newer[o]].older[o] = d->older[o];
     else l->newest = d->older[o];
@@ -84,7 +85,7 @@ static void unlink_order(ek_prefix *x, ek_prefix_order o, int32_t i)
 static void link_newest(ek_prefix *x, ek_prefix_order o, int32_t i)
 {
     ek_prefix_node *d = &x->node[i];
-    ek_prefix_list *l = ek_prefix_list_of(x, o, i);
+    ek_prefix_list *l = list_of(x, o, i);
     l->n++;
     d->used[o] = ++x->clock;
     d->newer[o] = EK_NO_NODE;
@@ -254,7 +255,7 @@ int32_t ek_prefix_add_root(ek_prefix *x, const ek_prefix_key *key)
     if (o->n_roots++ == 0) o->id = key->owner;
     x->node[i].salt_name = ek_salt_name_retain(key->salt_name);
     if (x->save || x->held_queue) x->node[i].chain = ek_chain_root(salt);
-    enter_table(x, i, ek_prefix_hash_root(salt));
+    enter_table(x, i, hash_root(salt));
     return i;
 }
 
@@ -273,7 +274,7 @@ int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, in
     d->next = x->node[parent].child;
     if (d->next != EK_NO_NODE) x->node[d->next].prev = i;
     x->node[parent].child = i;
-    if (n == EK_PAGE_TOKENS) enter_table(x, i, ek_prefix_hash_page(parent, key, pos));
+    if (n == EK_PAGE_TOKENS) enter_table(x, i, hash_page(parent, key, pos));
     if (n == EK_PAGE_TOKENS && (x->save || x->held_queue))
         d->chain = ek_chain_next(&x->node[parent].chain, d->token, d->has_content ? x->content[i] : NULL);
     link_newest(x, EK_ORDER_NODES, i);

@@ -107,8 +107,6 @@ static inline ek_prefix_order ek_prefix_sliding_order(const ek_prefix *x, int32_
 }
 
 /* --- prefix_node.c: the tree and its orders --- */
-uint64_t ek_prefix_hash_root(uint64_t salt);
-uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos);
 /* Number of equal positions, from the node's first. */
 int ek_prefix_common(const ek_prefix *x, int32_t node, const ek_prefix_key *key);
 int32_t ek_prefix_root(const ek_prefix *x, uint64_t salt);
@@ -117,8 +115,6 @@ int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key 
 /* Adds a node; EK_NO_NODE if there is no room. The caller sets its pages. */
 int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos, int n);
 int32_t ek_prefix_add_root(ek_prefix *x, const ek_prefix_key *key);
-/* The list of the order that contains the node; NULL: none. */
-ek_prefix_list *ek_prefix_list_of(ek_prefix *x, ek_prefix_order o, int32_t node);
 /* Notes that a whole page of the node is not on disk. */
 void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind);
 /* Describes the unsaved pages of a listed node, which then counts as saved. */

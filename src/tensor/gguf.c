@@ -164,16 +164,6 @@ static ek_err open_path(ek_gguf **out, const char *path)
     return finish(out, g, open_files(g, path, stem, (int)n));
 }
 
-ek_err ek_gguf_open(ek_gguf **out, const char *path)
-{
-    ek_buf file = {0};
-    *out = NULL;
-    ek_err err = ek_gguf_model_path(&file, path);
-    if (!err) err = open_path(out, file.data);
-    ek_buf_fini(&file);
-    return err;
-}
-
 /* Finds the files that are models, and the file of a folder that is opened. */
 
 static bool ends_with(const char *s, const char *end)
@@ -237,7 +227,9 @@ bool ek_gguf_is_folder(const char *path)
     return n > 0 && others == 0;
 }
 
-ek_err ek_gguf_model_path(ek_buf *out, const char *path)
+/* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one; EINVAL lists
+ * several. */
+static ek_err model_path(ek_buf *out, const char *path)
 {
     enum { NAMED = 8 };
     struct dirent **entry;
@@ -257,5 +249,15 @@ ek_err ek_gguf_model_path(ek_buf *out, const char *path)
         ek_buf_fini(&names);
     }
     free_list(entry, n);
+    return err;
+}
+
+ek_err ek_gguf_open(ek_gguf **out, const char *path)
+{
+    ek_buf file = {0};
+    *out = NULL;
+    ek_err err = model_path(&file, path);
+    if (!err) err = open_path(out, file.data);
+    ek_buf_fini(&file);
     return err;
 }

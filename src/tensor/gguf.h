@@ -82,9 +82,6 @@ const ek_gguf_tensor *ek_gguf_tensor_find(const ek_gguf *g, const char *name); /
 bool ek_gguf_is_file(const char *path);
 /* Whether a folder has GGUF files of models and no safetensors. */
 bool ek_gguf_is_folder(const char *path);
-/* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one; EINVAL lists
- * several. */
-ek_err ek_gguf_model_path(ek_buf *out, const char *path);
 
 int ek_gguf_file_count(const ek_gguf *g);
 const char *ek_gguf_file_name(const ek_gguf *g, int i); /* the path of file i */

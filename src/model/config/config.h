@@ -72,9 +72,6 @@ float ek_config_embed_scale(const ek_config *c, int size);
  * fewer layers are all sliding, like the model's first ones. ENOTFOUND lists the names. */
 ek_err ek_config_published(ek_config *c, const char *name, int n_layers);
 
-/* Sets the media ids of the vocabulary that all releases share; none if c has another vocabulary. */
-void ek_config_media_published(ek_config *c);
-
 /* Small configurations for tests. "T1" to "T7" together reach every branch of the decoder (per-layer inputs, shared
  * keys and values, experts, K = V, odd sizes, windows that wrap). "Q1" to "Q3" do the same with sizes for quantised
  * weights. */

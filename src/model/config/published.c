@@ -54,7 +54,8 @@ static int cut_shared(const shape *s, int layers)
     return layers > owners ? layers - owners : 0;
 }
 
-void ek_config_media_published(ek_config *c)
+/* Sets the media ids of the vocabulary that all releases share; none if c has another vocabulary. */
+static void set_media(ek_config *c)
 {
     const ek_media_ids ids = {
         .soft = {258880, 258884, 258881}, .begin = {255999, 255999, 256000}, .end = {258882, 258882, 258883}};
@@ -87,7 +88,7 @@ static ek_err fill(ek_config *c, const shape *s, int layers)
                      .top_p = 1};
     snprintf(c->model_type, sizeof c->model_type, "gemma4_text");
     c->mutual = s->per_layer == 0;
-    ek_config_media_published(c);
+    set_media(c);
     c->n_kv_shared_layers = layers == s->layers ? s->shared : cut_shared(s, layers);
     c->first_shared = layers - c->n_kv_shared_layers;
     for (int i = 0; i < layers; i++) {

@@ -15,7 +15,7 @@ enum { EK_AUDIO_MAX_LAYERS = 64, EK_AUDIO_MAX_TAPS = 64, EK_AUDIO_TOKENS = 32, E
 /* audio_config. A missing key has the default of transformers' class. */
 typedef struct ek_audio_config {
     int hidden, n_layers, n_heads;
-    int bins;        /* log-mel bins per frame; equals channels[0] (ek_audio_config_check) */
+    int bins;        /* log-mel bins per frame; equals channels[0] */
     int channels[2]; /* of the two convolutions, which make one row of four frames */
     int taps;        /* conv_kernel_size: rows of a depthwise convolution: the row itself and those before it */
     int span;        /* keys that a query sees: attention_context_left - 1 */
@@ -27,11 +27,6 @@ typedef struct ek_audio_config {
     bool clips;      /* use_clipped_linears */
     int text;        /* hidden size of the text model */
 } ek_audio_config;
-
-/* in: audio_config. EFORMAT and EUNSUPPORTED name field, value and accepted values. */
-ek_err ek_audio_config_read(ek_audio_config *c, const ek_tower_source *from, const json_t *in, int text);
-/* Checks the rules between fields, whoever filled c. */
-ek_err ek_audio_config_check(const ek_audio_config *c, const char *file);
 
 static inline int ek_audio_bands(const ek_audio_config *c) /* frequencies after both convolutions */
 {

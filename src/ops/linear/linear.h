@@ -96,8 +96,6 @@ ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts);
 /* The first panel of a node of the pool, whose threads decide the division; w->n_panels for the node after the last. A
  * product's tasks go to the threads of their node first. */
 int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node);
-/* A matrix of one node's panels alone. */
-ek_linear ek_linear_of_node(const ek_linear *w, int node);
 
 /* Packs all rows of src as rows [row, row + src->n) of w. Rows may be packed in any order, and by
  * several threads that split at multiples of 16; the call that packs row n - 1 also zeroes the

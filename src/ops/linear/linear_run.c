@@ -110,7 +110,8 @@ int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node)
                             : (int)((int64_t)w->n_panels * first / threads) & -NODE_PANELS; /* see plan_gate */
 }
 
-ek_linear ek_linear_of_node(const ek_linear *w, int node)
+/* A matrix of one node's panels alone. */
+static ek_linear of_node(const ek_linear *w, int node)
 {
     ek_linear own = *w;
     /* the address from which panels count, which may lie before the memory */
@@ -167,7 +168,7 @@ static void run_panels(const ek_linear *w, int node, const ek_acts *x, int r0, i
                        int p1)
 {
     ek_linear own;
-    if (w->parts) own = ek_linear_of_node(w, node), w = &own;
+    if (w->parts) own = of_node(w, node), w = &own;
     w->run(w, x, r0, r1, y, ldy, p0, p1);
 }
 

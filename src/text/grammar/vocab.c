@@ -7,231 +7,25 @@
 #include "text/grammar/vocab_data.h"
 #include "text/utf8.h"
 
-/* The number of characters of a token that fits into a string's body; 0 if it does not. *may: whether it can begin in
- * one. */
-static uint32_t body_chars(ek_body body, const ek_piece *e, bool *may)
-{
-    uint32_t chars = 0;
-    *may = true;
-    for (uint32_t i = 0; i < e->n; chars++) {
-        uint32_t cp;
-        int len = ek_utf8_next((const char *)e->s + i, e->n - i, &cp);
-        if (len < 0) return 0;
-        if (body == EK_BODY_JSON && (cp == '"' || cp == '\\')) return 0;
-        if (body == EK_BODY_JSON && cp < 0x20) {
-            *may = false;
-            return 0;
-        }
-        i += (uint32_t)len;
-    }
-    return chars <= EK_VOCAB_CHARS ? chars : 0;
-}
-
-static void build_body(ek_vocab *v, ek_body body, const ek_piece *e, uint32_t n)
-{
-    size_t row = (size_t)v->n_words;
-    uint64_t *set = v->body[body] = ek_alloc(sizeof *set * row * (EK_VOCAB_CHARS + 1));
-    ek_piece *rest = ek_alloc(sizeof *rest * ((size_t)n + 1));
-    uint32_t n_rest = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        bool may;
-        uint32_t chars = body_chars(body, &e[i], &may);
-        if (chars > 0) ek_row_set(set + chars * row, e[i].id);
-        else if (may) rest[n_rest++] = e[i];
-    }
-    for (size_t chars = 1; chars <= EK_VOCAB_CHARS; chars++)
-        for (size_t w = 0; w < row; w++) set[chars * row + w] |= set[(chars - 1) * row + w];
-    v->bytes += sizeof *set * row * (EK_VOCAB_CHARS + 1) + ek_trie_build(&v->rest[body], rest, n_rest);
-    free(rest);
-}
-
-static int greater(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-static void measure(ek_vocab *v, const ek_piece *e)
-{
-    int opening = 0, closing = 0, commas = 0;
-    for (uint32_t i = 0; i < e->n; i++) {
-        opening += e->s[i] == '{' || e->s[i] == '[';
-        closing += e->s[i] == '}' || e->s[i] == ']';
-        commas += e->s[i] == ',';
-    }
-    v->longest = greater(v->longest, (int)e->n);
-    v->opening = greater(v->opening, opening);
-    v->closing = greater(v->closing, closing);
-    v->commas = greater(v->commas, commas);
-}
-
-static void build(ek_vocab *v)
-{
-    int size = ek_tokenizer_size(v->t);
-    ek_piece *e = ek_alloc(sizeof *e * ((size_t)size + 1));
-    uint32_t n = 0;
-    v->n_words = (size + 63) / 64;
-    v->text = ek_alloc(sizeof *v->text * (size_t)v->n_words);
-    for (int32_t id = 0; id < size; id++) {
-        size_t len;
-        const char *s = ek_tokenizer_bytes(v->t, id, &len);
-        if (len == 0 || len > EK_VOCAB_TOKEN || ek_tokenizer_is_special(v->t, id)) continue;
-        e[n++] = (ek_piece){(const uint8_t *)s, (uint32_t)len, id};
-        measure(v, &e[n - 1]);
-        ek_row_set(v->text, id);
-    }
-    qsort(e, n, sizeof *e, ek_piece_order);
-    v->bytes = sizeof *v->text * (size_t)v->n_words + ek_trie_build(&v->all, e, n);
-    for (int b = 0; b < EK_BODY_COUNT; b++) build_body(v, (ek_body)b, e, n);
-    ek_vocab_build_runs(v, e, n);
-    free(e);
-    v->bytes += ek_rows_init(&v->rows, v->n_words, EK_VOCAB_ROWS);
-    v->made = ek_alloc(sizeof *v->made * (size_t)v->n_words);
-    ek_walk_init(&v->walk);
-    v->bytes += sizeof *v->walk.f * (size_t)v->walk.cap + sizeof *v->made * (size_t)v->n_words;
-    v->ready = true;
-}
-
-ek_vocab *ek_vocab_open(const ek_tokenizer *t)
-{
-    ek_vocab *v = ek_alloc(sizeof *v);
-    v->t = t;
-    ek_marks_find(&v->marks, t);
-    pthread_mutex_init(&v->lock, NULL);
-    return v;
-}
-
-void ek_vocab_close(ek_vocab *v)
-{
-    if (!v) return;
-    ek_trie_free(&v->all);
-    for (int b = 0; b < EK_BODY_COUNT; b++) {
-        ek_trie_free(&v->rest[b]);
-        free(v->body[b]);
-    }
-    free(v->text);
-    for (int r = 0; r < EK_RUNS; r++) {
-        ek_trie_free(&v->run[r].trie);
-        free(v->run[r].set);
-    }
-    ek_trie_free(&v->odd);
-    ek_rows_fini(&v->rows);
-    free(v->made);
-    ek_walk_fini(&v->walk);
-    pthread_mutex_destroy(&v->lock);
-    free(v);
-}
-
-/* The tables are larger than the reserve, so they are not begun if they would not fit. */
-static ek_err check_room(const ek_vocab *v)
-{
-    size_t max = ((size_t)ek_tokenizer_size(v->t) * 256) + ((size_t)4 << 20);
-    void *room = malloc(max);
-    free(room);
-    return room ? EK_OK : ek_fail(EK_ENOMEM, "no memory for the tables of structured output, up to %zu MiB", max >> 20);
-}
-
-ek_err ek_vocab_ready(ek_vocab *v)
-{
-    ek_err err = EK_OK;
-    pthread_mutex_lock(&v->lock);
-    if (!v->ready) err = check_room(v);
-    if (!v->ready && !err) build(v);
-    pthread_mutex_unlock(&v->lock);
-    return err;
-}
-
-ek_vocab_stats ek_vocab_stats_of(ek_vocab *v)
-{
-    pthread_mutex_lock(&v->lock);
-    ek_vocab_stats s = {v->bytes, v->hits, v->misses};
-    pthread_mutex_unlock(&v->lock);
-    return s;
-}
-
-/* Tokens by the kinds of their characters: words with and without a blank, numbers, other scripts. */
-
-enum { SMALL = 1 << 0 | 1 << 1, LARGE = 1 << 2 | 1 << 3, DIGIT = 1 << 4, BLANK = 1 << 8, FOREIGN = 1 << 12 };
-
-/* A token belongs to the first kind that fits. */
-static const uint16_t kinds[EK_RUNS][3] = {
-    {SMALL, SMALL, SMALL},
-    {BLANK, SMALL, SMALL},
-    {LARGE, SMALL, SMALL},
-    {BLANK, LARGE, SMALL},
-    {LARGE, LARGE, LARGE},
-    {DIGIT, DIGIT, DIGIT},
-    {FOREIGN, FOREIGN, FOREIGN},
-    {BLANK, FOREIGN, FOREIGN},
-    {SMALL | LARGE, SMALL | LARGE, SMALL | LARGE},
-    {BLANK, SMALL | LARGE, SMALL | LARGE},
-    {SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN},
-    {BLANK, SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN},
-};
-
-/* The kinds of the characters, at most EK_VOCAB_RUN; 0 if there are more, or if some are incomplete. */
-static uint32_t read_kinds(const ek_piece *e, int *kind)
-{
-    uint32_t chars = 0;
-    for (uint32_t i = 0; i < e->n; chars++) {
-        uint32_t cp;
-        int len = ek_utf8_next((const char *)e->s + i, e->n - i, &cp);
-        if (len < 0 || chars == EK_VOCAB_RUN) return 0;
-        kind[chars] = ek_chars_kind(0, e->s[i], 0);
-        i += (uint32_t)len;
-    }
-    return chars;
-}
-
-static int run_of(const int *kind, uint32_t chars)
-{
-    for (int r = 0; r < EK_RUNS; r++) {
-        uint32_t i = 0;
-        while (i < chars && kind[i] & kinds[r][i < 2 ? i : 2]) i++;
-        if (i == chars) return r;
-    }
-    return EK_RUNS;
-}
-
-void ek_vocab_build_runs(ek_vocab *v, const ek_piece *e, uint32_t n)
-{
-    size_t words = (size_t)v->n_words, bytes = sizeof *v->made * words * (EK_VOCAB_RUN + 1);
-    uint8_t *where = ek_alloc((size_t)n + 1);
-    ek_piece *some = ek_alloc(sizeof *some * ((size_t)n + 1));
-    for (int r = 0; r < EK_RUNS; r++) {
-        v->run[r].set = ek_alloc(bytes);
-        memcpy(v->run[r].kind, kinds[r], sizeof kinds[r]);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        int kind[EK_VOCAB_RUN];
-        uint32_t chars = read_kinds(&e[i], kind);
-        where[i] = (uint8_t)(chars > 0 ? run_of(kind, chars) : EK_RUNS);
-        if (where[i] < EK_RUNS) ek_row_set(v->run[where[i]].set + chars * words, e[i].id);
-    }
-    for (int r = 0; r <= EK_RUNS; r++) {
-        uint32_t n_some = 0;
-        for (uint32_t i = 0; i < n; i++)
-            if (where[i] == r) some[n_some++] = e[i];
-        v->bytes += ek_trie_build(r < EK_RUNS ? &v->run[r].trie : &v->odd, some, n_some);
-        for (size_t w = words; r < EK_RUNS && w < words * (EK_VOCAB_RUN + 1); w++)
-            v->run[r].set[w] |= v->run[r].set[w - words];
-    }
-    v->bytes += bytes * EK_RUNS;
-    free(some);
-    free(where);
-}
+/* A token, while tries are built from sorted lists. */
+typedef struct piece {
+    const uint8_t *s;
+    uint32_t n;
+    int32_t id;
+} piece;
 
 /* Tries of tokens' bytes. */
 
-int ek_piece_order(const void *x, const void *y)
+static int by_bytes(const void *x, const void *y)
 {
-    const ek_piece *a = x, *b = y;
+    const piece *a = x, *b = y;
     int c = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
     if (c) return c;
     if (a->n != b->n) return a->n < b->n ? -1 : 1;
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static uint32_t common(const ek_piece *a, const ek_piece *b)
+static uint32_t common(const piece *a, const piece *b)
 {
     uint32_t n = 0;
     while (n < a->n && n < b->n && a->s[n] == b->s[n]) n++;
@@ -267,8 +61,8 @@ static void close_node(ek_byte_trie *t, path *p, uint32_t skip)
     if (d > 1) t->node[p->node[d - 1]].kinds |= n->kinds;
 }
 
-/* e is sorted. */
-size_t ek_trie_build(ek_byte_trie *t, const ek_piece *e, uint32_t n)
+/* e is sorted; returns the bytes. */
+static size_t build_trie(ek_byte_trie *t, const piece *e, uint32_t n)
 {
     uint32_t n_nodes = 0;
     path p = {0};
@@ -294,8 +88,222 @@ size_t ek_trie_build(ek_byte_trie *t, const ek_piece *e, uint32_t n)
     return sizeof *t->node * ((size_t)n_nodes + 1) + sizeof *t->token * ((size_t)n + 1);
 }
 
-void ek_trie_free(ek_byte_trie *t)
+static void free_trie(ek_byte_trie *t)
 {
     free(t->node);
     free(t->token);
+}
+
+/* Tokens by the kinds of their characters: words with and without a blank, numbers, other scripts. */
+
+enum { SMALL = 1 << 0 | 1 << 1, LARGE = 1 << 2 | 1 << 3, DIGIT = 1 << 4, BLANK = 1 << 8, FOREIGN = 1 << 12 };
+
+/* A token belongs to the first kind that fits. */
+static const uint16_t kinds[EK_RUNS][3] = {
+    {SMALL, SMALL, SMALL},
+    {BLANK, SMALL, SMALL},
+    {LARGE, SMALL, SMALL},
+    {BLANK, LARGE, SMALL},
+    {LARGE, LARGE, LARGE},
+    {DIGIT, DIGIT, DIGIT},
+    {FOREIGN, FOREIGN, FOREIGN},
+    {BLANK, FOREIGN, FOREIGN},
+    {SMALL | LARGE, SMALL | LARGE, SMALL | LARGE},
+    {BLANK, SMALL | LARGE, SMALL | LARGE},
+    {SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN},
+    {BLANK, SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN},
+};
+
+/* The kinds of the characters, at most EK_VOCAB_RUN; 0 if there are more, or if some are incomplete. */
+static uint32_t read_kinds(const piece *e, int *kind)
+{
+    uint32_t chars = 0;
+    for (uint32_t i = 0; i < e->n; chars++) {
+        uint32_t cp;
+        int len = ek_utf8_next((const char *)e->s + i, e->n - i, &cp);
+        if (len < 0 || chars == EK_VOCAB_RUN) return 0;
+        kind[chars] = ek_chars_kind(0, e->s[i], 0);
+        i += (uint32_t)len;
+    }
+    return chars;
+}
+
+static int run_of(const int *kind, uint32_t chars)
+{
+    for (int r = 0; r < EK_RUNS; r++) {
+        uint32_t i = 0;
+        while (i < chars && kind[i] & kinds[r][i < 2 ? i : 2]) i++;
+        if (i == chars) return r;
+    }
+    return EK_RUNS;
+}
+
+/* e: every token that is not special, sorted. */
+static void build_runs(ek_vocab *v, const piece *e, uint32_t n)
+{
+    size_t words = (size_t)v->n_words, bytes = sizeof *v->made * words * (EK_VOCAB_RUN + 1);
+    uint8_t *where = ek_alloc((size_t)n + 1);
+    piece *some = ek_alloc(sizeof *some * ((size_t)n + 1));
+    for (int r = 0; r < EK_RUNS; r++) {
+        v->run[r].set = ek_alloc(bytes);
+        memcpy(v->run[r].kind, kinds[r], sizeof kinds[r]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        int kind[EK_VOCAB_RUN];
+        uint32_t chars = read_kinds(&e[i], kind);
+        where[i] = (uint8_t)(chars > 0 ? run_of(kind, chars) : EK_RUNS);
+        if (where[i] < EK_RUNS) ek_row_set(v->run[where[i]].set + chars * words, e[i].id);
+    }
+    for (int r = 0; r <= EK_RUNS; r++) {
+        uint32_t n_some = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (where[i] == r) some[n_some++] = e[i];
+        v->bytes += build_trie(r < EK_RUNS ? &v->run[r].trie : &v->odd, some, n_some);
+        for (size_t w = words; r < EK_RUNS && w < words * (EK_VOCAB_RUN + 1); w++)
+            v->run[r].set[w] |= v->run[r].set[w - words];
+    }
+    v->bytes += bytes * EK_RUNS;
+    free(some);
+    free(where);
+}
+
+/* The number of characters of a token that fits into a string's body; 0 if it does not. *may: whether it can begin in
+ * one. */
+static uint32_t body_chars(ek_body body, const piece *e, bool *may)
+{
+    uint32_t chars = 0;
+    *may = true;
+    for (uint32_t i = 0; i < e->n; chars++) {
+        uint32_t cp;
+        int len = ek_utf8_next((const char *)e->s + i, e->n - i, &cp);
+        if (len < 0) return 0;
+        if (body == EK_BODY_JSON && (cp == '"' || cp == '\\')) return 0;
+        if (body == EK_BODY_JSON && cp < 0x20) {
+            *may = false;
+            return 0;
+        }
+        i += (uint32_t)len;
+    }
+    return chars <= EK_VOCAB_CHARS ? chars : 0;
+}
+
+static void build_body(ek_vocab *v, ek_body body, const piece *e, uint32_t n)
+{
+    size_t row = (size_t)v->n_words;
+    uint64_t *set = v->body[body] = ek_alloc(sizeof *set * row * (EK_VOCAB_CHARS + 1));
+    piece *rest = ek_alloc(sizeof *rest * ((size_t)n + 1));
+    uint32_t n_rest = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bool may;
+        uint32_t chars = body_chars(body, &e[i], &may);
+        if (chars > 0) ek_row_set(set + chars * row, e[i].id);
+        else if (may) rest[n_rest++] = e[i];
+    }
+    for (size_t chars = 1; chars <= EK_VOCAB_CHARS; chars++)
+        for (size_t w = 0; w < row; w++) set[chars * row + w] |= set[(chars - 1) * row + w];
+    v->bytes += sizeof *set * row * (EK_VOCAB_CHARS + 1) + build_trie(&v->rest[body], rest, n_rest);
+    free(rest);
+}
+
+static int greater(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static void measure(ek_vocab *v, const piece *e)
+{
+    int opening = 0, closing = 0, commas = 0;
+    for (uint32_t i = 0; i < e->n; i++) {
+        opening += e->s[i] == '{' || e->s[i] == '[';
+        closing += e->s[i] == '}' || e->s[i] == ']';
+        commas += e->s[i] == ',';
+    }
+    v->longest = greater(v->longest, (int)e->n);
+    v->opening = greater(v->opening, opening);
+    v->closing = greater(v->closing, closing);
+    v->commas = greater(v->commas, commas);
+}
+
+static void build(ek_vocab *v)
+{
+    int size = ek_tokenizer_size(v->t);
+    piece *e = ek_alloc(sizeof *e * ((size_t)size + 1));
+    uint32_t n = 0;
+    v->n_words = (size + 63) / 64;
+    v->text = ek_alloc(sizeof *v->text * (size_t)v->n_words);
+    for (int32_t id = 0; id < size; id++) {
+        size_t len;
+        const char *s = ek_tokenizer_bytes(v->t, id, &len);
+        if (len == 0 || len > EK_VOCAB_TOKEN || ek_tokenizer_is_special(v->t, id)) continue;
+        e[n++] = (piece){(const uint8_t *)s, (uint32_t)len, id};
+        measure(v, &e[n - 1]);
+        ek_row_set(v->text, id);
+    }
+    qsort(e, n, sizeof *e, by_bytes);
+    v->bytes = sizeof *v->text * (size_t)v->n_words + build_trie(&v->all, e, n);
+    for (int b = 0; b < EK_BODY_COUNT; b++) build_body(v, (ek_body)b, e, n);
+    build_runs(v, e, n);
+    free(e);
+    v->bytes += ek_rows_init(&v->rows, v->n_words, EK_VOCAB_ROWS);
+    v->made = ek_alloc(sizeof *v->made * (size_t)v->n_words);
+    ek_walk_init(&v->walk);
+    v->bytes += sizeof *v->walk.f * (size_t)v->walk.cap + sizeof *v->made * (size_t)v->n_words;
+    v->ready = true;
+}
+
+ek_vocab *ek_vocab_open(const ek_tokenizer *t)
+{
+    ek_vocab *v = ek_alloc(sizeof *v);
+    v->t = t;
+    ek_marks_find(&v->marks, t);
+    pthread_mutex_init(&v->lock, NULL);
+    return v;
+}
+
+void ek_vocab_close(ek_vocab *v)
+{
+    if (!v) return;
+    free_trie(&v->all);
+    for (int b = 0; b < EK_BODY_COUNT; b++) {
+        free_trie(&v->rest[b]);
+        free(v->body[b]);
+    }
+    free(v->text);
+    for (int r = 0; r < EK_RUNS; r++) {
+        free_trie(&v->run[r].trie);
+        free(v->run[r].set);
+    }
+    free_trie(&v->odd);
+    ek_rows_fini(&v->rows);
+    free(v->made);
+    ek_walk_fini(&v->walk);
+    pthread_mutex_destroy(&v->lock);
+    free(v);
+}
+
+/* The tables are larger than the reserve, so they are not begun if they would not fit. */
+static ek_err check_room(const ek_vocab *v)
+{
+    size_t max = ((size_t)ek_tokenizer_size(v->t) * 256) + ((size_t)4 << 20);
+    void *room = malloc(max);
+    free(room);
+    return room ? EK_OK : ek_fail(EK_ENOMEM, "no memory for the tables of structured output, up to %zu MiB", max >> 20);
+}
+
+ek_err ek_vocab_ready(ek_vocab *v)
+{
+    ek_err err = EK_OK;
+    pthread_mutex_lock(&v->lock);
+    if (!v->ready) err = check_room(v);
+    if (!v->ready && !err) build(v);
+    pthread_mutex_unlock(&v->lock);
+    return err;
+}
+
+ek_vocab_stats ek_vocab_stats_of(ek_vocab *v)
+{
+    pthread_mutex_lock(&v->lock);
+    ek_vocab_stats s = {v->bytes, v->hits, v->misses};
+    pthread_mutex_unlock(&v->lock);
+    return s;
 }

@@ -98,17 +98,6 @@ struct ek_vocab {
     uint64_t *made; /* a row */
 };
 
-/* In vocab.c: a token while tries are built from sorted lists. */
-typedef struct ek_piece {
-    const uint8_t *s;
-    uint32_t n;
-    int32_t id;
-} ek_piece;
-int ek_piece_order(const void *x, const void *y);
-size_t ek_trie_build(ek_byte_trie *t, const ek_piece *e, uint32_t n); /* returns its bytes */
-void ek_trie_free(ek_byte_trie *t);
-/* In vocab.c. e: every token that is not special, sorted. */
-void ek_vocab_build_runs(ek_vocab *v, const ek_piece *e, uint32_t n);
 /* In grammar_row.c: writes the row of the stack to v->made. Returns the set of v that is contained in the row and makes
  * up most of it, or NULL. */
 const uint64_t *ek_grammar_make_row(ek_vocab *v, int32_t top);

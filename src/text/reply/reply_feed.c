@@ -6,6 +6,72 @@
 
 #include "text/reply/reply_state.h"
 
+static const struct {
+    const char *text;
+    ek_mark mark;
+} names[] = {
+    {"<eos>", EK_MARK_EOS},
+    {"<turn|>", EK_MARK_TURN_CLOSE},
+    {"<|tool_response>", EK_MARK_RESPONSE_OPEN},
+    {"<tool_response|>", EK_MARK_RESPONSE_CLOSE},
+    {"<|turn>", EK_MARK_TURN_OPEN},
+    {"<|tool>", EK_MARK_TOOL_OPEN},
+    {"<tool|>", EK_MARK_TOOL_CLOSE},
+    {"<|tool_call>", EK_MARK_CALL_OPEN},
+    {"<tool_call|>", EK_MARK_CALL_CLOSE},
+    {"<|\"|>", EK_MARK_QUOTE},
+    {"<|channel>", EK_MARK_CHANNEL_OPEN},
+    {"<channel|>", EK_MARK_CHANNEL_CLOSE},
+    {"<pad>", EK_MARK_OTHER},
+    {"<bos>", EK_MARK_OTHER},
+    {"<unk>", EK_MARK_OTHER},
+    {"<mask>", EK_MARK_OTHER},
+    {"<|think|>", EK_MARK_OTHER},
+    {"<|image>", EK_MARK_OTHER},
+    {"<image|>", EK_MARK_OTHER},
+    {"<|image|>", EK_MARK_OTHER},
+    {"<|audio>", EK_MARK_OTHER},
+    {"<audio|>", EK_MARK_OTHER},
+    {"<|audio|>", EK_MARK_OTHER},
+    {"<|video|>", EK_MARK_OTHER},
+};
+
+#define N_NAMES (sizeof names / sizeof *names)
+
+void ek_marks_find(ek_marks *m, const ek_tokenizer *t)
+{
+    for (int i = 0; i < EK_MARK_COUNT; i++) m->id[i] = -1;
+    for (size_t i = 0; i < N_NAMES; i++)
+        if (names[i].mark != EK_MARK_OTHER) m->id[names[i].mark] = ek_tokenizer_id(t, names[i].text);
+}
+
+const char *ek_mark_text(ek_mark m)
+{
+    for (size_t i = 0; i < N_NAMES; i++)
+        if (names[i].mark == m && m != EK_MARK_OTHER) return names[i].text;
+    return "";
+}
+
+/* True if s[0..n) starts with a marker: sets *m, and *used to its length. If false, *used is n if s could begin a
+ * marker, else 0. */
+static bool is_spelled(const char *s, size_t n, ek_mark *m, size_t *used)
+{
+    bool begins = false;
+    for (size_t i = 0; i < N_NAMES; i++) {
+        size_t len = strlen(names[i].text);
+        if (memcmp(s, names[i].text, n < len ? n : len) != 0) continue;
+        if (n < len) {
+            begins = true;
+            continue;
+        }
+        *m = names[i].mark;
+        *used = len;
+        return true;
+    }
+    *used = begins ? n : 0;
+    return false;
+}
+
 ek_reply *ek_reply_open(const ek_tokenizer *t, const ek_reply_opts *opts)
 {
     ek_reply *r = ek_alloc(sizeof *r);
@@ -107,7 +173,7 @@ void ek_reply_feed_text(ek_reply *r, const char *text, size_t n)
         i = (size_t)(open - s);
         size_t used;
         ek_mark m;
-        if (ek_mark_spelled(s + i, len - i, &m, &used)) {
+        if (is_spelled(s + i, len - i, &m, &used)) {
             ek_reply_on_bytes(r, s + done, i - done);
             ek_reply_on_mark(r, m);
             done = i += used;
@@ -145,68 +211,4 @@ int ek_reply_calls(const ek_reply *r)
 int ek_reply_malformed(const ek_reply *r)
 {
     return r->n_malformed;
-}
-
-static const struct {
-    const char *text;
-    ek_mark mark;
-} names[] = {
-    {"<eos>", EK_MARK_EOS},
-    {"<turn|>", EK_MARK_TURN_CLOSE},
-    {"<|tool_response>", EK_MARK_RESPONSE_OPEN},
-    {"<tool_response|>", EK_MARK_RESPONSE_CLOSE},
-    {"<|turn>", EK_MARK_TURN_OPEN},
-    {"<|tool>", EK_MARK_TOOL_OPEN},
-    {"<tool|>", EK_MARK_TOOL_CLOSE},
-    {"<|tool_call>", EK_MARK_CALL_OPEN},
-    {"<tool_call|>", EK_MARK_CALL_CLOSE},
-    {"<|\"|>", EK_MARK_QUOTE},
-    {"<|channel>", EK_MARK_CHANNEL_OPEN},
-    {"<channel|>", EK_MARK_CHANNEL_CLOSE},
-    {"<pad>", EK_MARK_OTHER},
-    {"<bos>", EK_MARK_OTHER},
-    {"<unk>", EK_MARK_OTHER},
-    {"<mask>", EK_MARK_OTHER},
-    {"<|think|>", EK_MARK_OTHER},
-    {"<|image>", EK_MARK_OTHER},
-    {"<image|>", EK_MARK_OTHER},
-    {"<|image|>", EK_MARK_OTHER},
-    {"<|audio>", EK_MARK_OTHER},
-    {"<audio|>", EK_MARK_OTHER},
-    {"<|audio|>", EK_MARK_OTHER},
-    {"<|video|>", EK_MARK_OTHER},
-};
-
-#define N_NAMES (sizeof names / sizeof *names)
-
-void ek_marks_find(ek_marks *m, const ek_tokenizer *t)
-{
-    for (int i = 0; i < EK_MARK_COUNT; i++) m->id[i] = -1;
-    for (size_t i = 0; i < N_NAMES; i++)
-        if (names[i].mark != EK_MARK_OTHER) m->id[names[i].mark] = ek_tokenizer_id(t, names[i].text);
-}
-
-const char *ek_mark_text(ek_mark m)
-{
-    for (size_t i = 0; i < N_NAMES; i++)
-        if (names[i].mark == m && m != EK_MARK_OTHER) return names[i].text;
-    return "";
-}
-
-bool ek_mark_spelled(const char *s, size_t n, ek_mark *m, size_t *used)
-{
-    bool begins = false;
-    for (size_t i = 0; i < N_NAMES; i++) {
-        size_t len = strlen(names[i].text);
-        if (memcmp(s, names[i].text, n < len ? n : len) != 0) continue;
-        if (n < len) {
-            begins = true;
-            continue;
-        }
-        *m = names[i].mark;
-        *used = len;
-        return true;
-    }
-    *used = begins ? n : 0;
-    return false;
 }

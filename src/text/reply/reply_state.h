@@ -47,8 +47,5 @@ bool ek_reply_is_stop(const ek_reply *r, ek_mark m);
 /* The names of the reply's markers. Inside src/text. */
 
 const char *ek_mark_text(ek_mark m); /* the spelling of a marker; "" for TEXT and OTHER */
-/* True if s[0..n) starts with a marker: sets *m, and *used to its length. If false, *used is n if s could begin a
- * marker, else 0. */
-bool ek_mark_spelled(const char *s, size_t n, ek_mark *m, size_t *used);
 
 #endif

@@ -3,7 +3,6 @@
 #define EK_TEXT_TOKENIZER_DATA_H
 
 #include "base/hash/rng.h"
-#include "base/clock.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -148,49 +147,5 @@ ek_err ek_added_read(ek_tokenizer *t, const json_t *added, int32_t *cap);
 /* Derives the decoded bytes of each piece, the scalars that are pieces, and the boundaries where text may be divided.
  */
 void ek_pieces_derive(ek_tokenizer *t);
-
-ek_err ek_normalizer_read(ek_tokenizer *t, const json_t *v);
-/* Accepts no pre-tokenizer, and a split on a text that the normalizer has replaced, because it never splits. */
-ek_err ek_pre_tokenizer_check(const ek_tokenizer *t, const json_t *v);
-ek_err ek_decoder_read(ek_tokenizer *t, const json_t *v);
-/* Reads the switches of the model section, its unknown token and its byte pieces; needs the index. */
-ek_err ek_model_rules_read(ek_tokenizer *t, const json_t *m);
-
-/* An encoding in progress. Inside src/text/tokenizer*.c. */
-
-typedef struct ek_symbol {
-    int32_t id, prev, next; /* indices; -1: none. A dead symbol has id -1 */
-    uint32_t rank;          /* its merge with the next symbol; NO_RANK: none */
-    int32_t result;
-} ek_symbol;
-
-typedef struct ek_encoder {
-    const ek_tokenizer *t;
-    const size_t *control;
-    size_t n_control, next_control;
-    bool all_special, unwanted;
-    unsigned n_asked;
-    size_t max_ids; /* number of ids after which encoding may stop */
-    ek_ids *out;
-    ek_count *count; /* NULL: ids are written; otherwise they are only counted, and out holds the latest ones */
-    const char *text;
-    bool stopped;
-    ek_buf clean, normal;
-    ek_symbol *symbols;
-    size_t cap_symbols;
-    uint64_t *heap; /* rank << 32 | index of the left symbol; the smallest on top */
-    size_t n_heap, cap_heap;
-} ek_encoder;
-
-/* False once the ids are no longer wanted; called often. */
-static inline bool ek_encoder_goes_on(ek_encoder *e)
-{
-    enum { EVERY = 4096 };
-    if (++e->n_asked % EVERY == 0 && !ek_is_wanted()) e->unwanted = true;
-    return !e->unwanted;
-}
-
-/* Merges n symbols, whose ids are set, until no two neighbours have a merge; appends the remaining ids to e->out. */
-void ek_encoder_merge(ek_encoder *e, ek_symbol *s, size_t n);
 
 #endif
