@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include <dlfcn.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -266,4 +267,9 @@ ek_err ek_own_folder(char *out, size_t room)
     if ((size_t)snprintf(out, room, "%s", self) >= room)
         return ek_fail(EK_EIO, "the path of the program has %zu bytes", strlen(self));
     return EK_OK;
+}
+
+int ek_by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
 }

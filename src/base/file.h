@@ -3,8 +3,10 @@
 #ifndef EK_BASE_FILE_H
 #define EK_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -47,6 +49,16 @@ int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
 /* Whether both paths are one place, where there may be no file yet: one file, or one name in the same folder. */
 int ek_is_same_place(const char *a, const char *b);
+
+static inline bool ek_ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+struct dirent;
+/* The order of scandir's entries. Not alphasort, whose order depends on the locale. */
+int ek_by_bytes(const struct dirent **a, const struct dirent **b);
 
 /* The folder of the program or shared library with this code, without a slash at the end. EIO. */
 ek_err ek_own_folder(char *out, size_t room);

@@ -34,7 +34,7 @@ ek_err ek_reply_disk_each(const ek_reply_backend *b, double since, bool (*fn)(vo
 
 /* --- on a server ---
  *
- * Stored replies on a server with Redis' protocol, beside the keys of pages (cache/shared/record.h). Processes with
+ * Stored replies on a server with Redis' protocol, beside the keys of pages (cache/shared/shared.h). Processes with
  * equal model and arithmetic share them.
  *
  *   key     evenkeel:reply:1:SPACE:KEY: 32 digits of the identity's SHA-256, 64 of the reply's key

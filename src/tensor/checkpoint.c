@@ -100,18 +100,12 @@ static void free_names(struct names *list)
     free(list->name);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static ek_err list_folder(struct names *list, const char *dir)
 {
     DIR *d = opendir(dir);
     if (!d) return ek_fail(EK_EIO, "%s: cannot be listed", dir);
     for (struct dirent *e; (e = readdir(d));)
-        if (strncmp(e->d_name, "model", 5) == 0 && ends_with(e->d_name, ".safetensors")) add_name(list, e->d_name);
+        if (strncmp(e->d_name, "model", 5) == 0 && ek_ends_with(e->d_name, ".safetensors")) add_name(list, e->d_name);
     closedir(d);
     if (list->n == 0) return ek_fail(EK_ENOTFOUND, "%s: holds no model*.safetensors", dir);
     return EK_OK;

@@ -4,13 +4,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "model/source/source_gguf.h"
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
 
 static void take_file(ek_gguf_source *s, ek_gguf *g)
 {
@@ -90,7 +85,7 @@ static ek_err find_expert(ek_gguf_source *s, const ek_weight_query *q, const ek_
 static bool folded_scale(ek_gguf_source *s, const ek_weight_query *q, ek_weight_data *out)
 {
     char full[160];
-    if (!ends_with(q->name, "router.per_expert_scale") || ek_gguf_weight_find(s->g, q->name, full, sizeof full))
+    if (!ek_ends_with(q->name, "router.per_expert_scale") || ek_gguf_weight_find(s->g, q->name, full, sizeof full))
         return false;
     if (!s->ones) {
         s->ones = ek_alloc(sizeof *s->ones * (size_t)q->k);
@@ -109,7 +104,7 @@ static ek_err read_gain(ek_gguf_source *s, const ek_gguf_tensor *w, const ek_wei
     char full[160];
     const int experts = q->shape == EK_WEIGHT_EXPERT ? q->n_experts : 1;
     snprintf(full, sizeof full, "%.*s.scale", (int)(strlen(w->name) - strlen(".weight")), w->name);
-    const ek_gguf_tensor *t = ends_with(w->name, ".weight") ? ek_gguf_tensor_find(s->g, full) : NULL;
+    const ek_gguf_tensor *t = ek_ends_with(w->name, ".weight") ? ek_gguf_tensor_find(s->g, full) : NULL;
     if (!t || strstr(full, "ffn_down_exps") || strstr(full, "ffn_gate_inp")) return EK_OK;
     s->used[t - ek_gguf_tensor_at(s->g, 0)] = true;
     int64_t n = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
@@ -218,7 +213,7 @@ static bool ignorable(const char *name, const ek_config *c)
     int layer, at = 0;
     for (size_t i = 0; i < sizeof start / sizeof *start; i++)
         if (strncmp(name, start[i], strlen(start[i])) == 0) return true;
-    if (ends_with(name, ".input_scale")) return true; /* scale of activations, for another arithmetic */
+    if (ek_ends_with(name, ".input_scale")) return true; /* scale of activations, for another arithmetic */
     if (c->backbone_hidden_size && (strstr(name, "centroids.weight") || strstr(name, "token_ordering.weight")))
         return true;
     if (sscanf(name, "blk.%d.%n", &layer, &at) != 1 || !at || layer < 0 || layer >= c->n_layers) return false;

@@ -110,13 +110,10 @@ static double runs_macs(const ek_tower_part *p)
 static void runs_advance(ek_tower_work *head, double max_macs)
 {
     runs_work *w = (runs_work *)head;
-    const ek_tower_ops *k = head->part->kernels;
     while (w->row < head->n_rows && max_macs > 0) {
         const int left = head->n_rows - w->row, n = left < RUNS_AT_ONCE ? left : RUNS_AT_ONCE;
-        ek_acts acts;
-        ek_acts_bind(&acts, w->acts, w->x + (ptrdiff_t)w->row * EK_SOUND_RUN, EK_SOUND_RUN, n, EK_SOUND_RUN);
-        ek_linear_forward(&k->linear, k->pool, &w->of->embed, &acts,
-                          head->rows + (ptrdiff_t)w->row * head->part->hidden, head->part->hidden);
+        ek_tower_product(head->part->kernels, &w->of->embed, w->x + (ptrdiff_t)w->row * EK_SOUND_RUN, EK_SOUND_RUN, n,
+                         w->acts, head->rows + (ptrdiff_t)w->row * head->part->hidden, head->part->hidden);
         w->row += n;
         max_macs -= n * runs_macs(head->part);
     }

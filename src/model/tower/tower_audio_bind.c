@@ -51,6 +51,18 @@ static void load(const ek_tower_tensor *t, int64_t count, float *out)
         ek_weight_row(&data, 0, (int)i, (int)(count - i < EK_UNPACK_WEIGHTS ? count - i : EK_UNPACK_WEIGHTS), out + i);
 }
 
+/* The numbers as stored, and memory for as many in another order; both for free. */
+static ek_err read_numbers(float **as_stored, float **ours, const ek_tower_tensor *t, int64_t count, const char *of)
+{
+    *as_stored = malloc(sizeof(float) * (size_t)count), *ours = malloc(sizeof(float) * (size_t)count);
+    if (!*as_stored || !*ours) {
+        free(*as_stored), free(*ours);
+        return ek_fail(EK_ENOMEM, "no memory for %lld numbers of %s", (long long)count, of);
+    }
+    load(t, count, *as_stored);
+    return EK_OK;
+}
+
 static ek_weight_data floats(const float *v, int n, int k)
 {
     return (ek_weight_data){
@@ -73,12 +85,8 @@ static ek_err bind_conv(ek_tower_binder *b, const char *of, int out, int in, ek_
     if (t.n_dims != 4 || t.dim[0] != out) return wrong_shape(&t, needs);
     const bool last = t.dim[3] == in && t.dim[1] == 3 && t.dim[2] == 3;
     if (!last && (t.dim[1] != in || t.dim[2] != 3 || t.dim[3] != 3)) return wrong_shape(&t, needs);
-    float *as_stored = malloc(sizeof(float) * (size_t)count), *ours = malloc(sizeof(float) * (size_t)count);
-    if (!as_stored || !ours) {
-        free(as_stored), free(ours);
-        return ek_fail(EK_ENOMEM, "no memory for %lld numbers of %s", (long long)count, of);
-    }
-    load(&t, count, as_stored);
+    float *as_stored, *ours;
+    EK_TRY(read_numbers(&as_stored, &ours, &t, count, of));
     for (int o = 0; o < out; o++)
         for (int at = 0; at < 9; at++)
             for (int i = 0; i < in; i++)
@@ -104,12 +112,8 @@ static ek_err bind_taps(ek_tower_binder *b, const char *of, int channels, int ta
         return EK_OK;
     }
     if (t.n_dims < 2 || t.dim[0] != channels || (t.dim[1] != taps && t.dim[1] != 1)) return wrong_shape(&t, needs);
-    float *as_stored = malloc(sizeof(float) * (size_t)count), *ours = malloc(sizeof(float) * (size_t)count);
-    if (!as_stored || !ours) {
-        free(as_stored), free(ours);
-        return ek_fail(EK_ENOMEM, "no memory for %lld numbers of %s", (long long)count, of);
-    }
-    load(&t, count, as_stored);
+    float *as_stored, *ours;
+    EK_TRY(read_numbers(&as_stored, &ours, &t, count, of));
     for (int c = 0; c < channels; c++)
         for (int j = 0; j < taps; j++) ours[j * channels + c] = as_stored[c * taps + j];
     free(as_stored);
@@ -236,12 +240,10 @@ ek_err ek_audio_ready(ek_audio *a)
     for (int d = 0; good && d < c->span; d++) encode_distance(encoding + (size_t)d * h, c->hidden, d);
     for (int i = 0; good && i < c->n_layers; i++) {
         ek_audio_layer *l = &a->layer[i];
-        ek_acts acts;
         l->q_scale = a->made + (size_t)i * h * (span + 1);
         l->rel_row = l->q_scale + h;
         make_scale(a, l);
-        ek_acts_bind(&acts, memory, encoding, c->hidden, c->span, c->hidden);
-        ek_linear_forward(&k->linear, k->pool, &l->rel, &acts, l->rel_row, c->hidden);
+        ek_tower_product(k, &l->rel, encoding, c->hidden, c->span, memory, l->rel_row, c->hidden);
     }
     ek_free_big(memory, acts_bytes);
     free(encoding);

@@ -266,8 +266,5 @@ void ek_audio_each(const ek_audio_work *w, ek_audio_row_fn *fn, int n)
 void ek_audio_product(const ek_audio_work *w, const ek_linear *m, const float *x, ptrdiff_t ldx, int rows, float *y,
                       ptrdiff_t ldy)
 {
-    const ek_tower_ops *k = w->a->part.kernels;
-    ek_acts acts;
-    ek_acts_bind(&acts, w->acts, x, ldx, rows, m->k);
-    ek_linear_forward(&k->linear, k->pool, m, &acts, y, ldy);
+    ek_tower_product(w->a->part.kernels, m, x, ldx, rows, w->acts, y, ldy);
 }

@@ -131,6 +131,16 @@ ek_err ek_tower_clipped(ek_tower_binder *b, const char *name, int n, int k, bool
     return ek_tower_matrix(b, linear, n, k, &w->w);
 }
 
+/* ------------------------------------------------------------------ products */
+
+void ek_tower_product(const ek_tower_ops *k, const ek_linear *m, const float *x, ptrdiff_t ldx, int rows, void *acts,
+                      float *y, ptrdiff_t ldy)
+{
+    ek_acts a;
+    ek_acts_bind(&a, acts, x, ldx, rows, m->k);
+    ek_linear_forward(&k->linear, k->pool, m, &a, y, ldy);
+}
+
 /* ------------------------------------------------------------------ works */
 
 ek_err ek_tower_take_memory(ek_tower_work *w, uint8_t **block, size_t bytes)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/hash/rng.h"
-#include "model/tower/tower_rows.h"
 #include "model/tower/tower_vision.h"
 
 enum { BLOCK = 128, LEAST = 8 };
@@ -133,14 +132,6 @@ static void dense_row(const void *self, int i, int thread)
     ops->rms_norm(y, y, NULL, n, u->eps);
 }
 
-static void multiply(const work *w, const ek_linear *m, const ek_span *x, float *y, ptrdiff_t ldy)
-{
-    const ek_tower_ops *ops = w->u->part.kernels;
-    ek_acts a;
-    ek_acts_bind(&a, w->acts, x->at, x->ld, w->m, m->k);
-    ek_linear_forward(&ops->linear, ops->pool, m, &a, y, ldy);
-}
-
 static double row_macs(const unified *u)
 {
     return (double)u->width * ((double)u->floats + u->part.hidden);
@@ -150,15 +141,17 @@ static void advance(ek_tower_work *self, double max_macs)
 {
     work *w = (work *)self;
     const unified *u = w->u;
+    const ek_tower_ops *k = u->part.kernels;
     const double each = row_macs(u);
     do {
         const double may = max_macs / each;
         w->m = may >= BLOCK ? BLOCK : may <= LEAST ? LEAST : (int)may;
         if (w->m > self->n_rows - w->row) w->m = self->n_rows - w->row;
-        ek_tower_each_row(u->part.kernels->pool, patch_row, w, w->m);
-        multiply(w, &u->input, &w->x, w->y.at, w->y.ld);
-        ek_tower_each_row(u->part.kernels->pool, dense_row, w, w->m);
-        multiply(w, &u->projection, &w->y, self->rows + (ptrdiff_t)w->row * u->part.hidden, u->part.hidden);
+        ek_tower_each_row(k->pool, patch_row, w, w->m);
+        ek_tower_product(k, &u->input, w->x.at, w->x.ld, w->m, w->acts, w->y.at, w->y.ld);
+        ek_tower_each_row(k->pool, dense_row, w, w->m);
+        ek_tower_product(k, &u->projection, w->y.at, w->y.ld, w->m, w->acts,
+                         self->rows + (ptrdiff_t)w->row * u->part.hidden, u->part.hidden);
         w->row += w->m;
         max_macs -= each * w->m;
     } while (w->row < self->n_rows && max_macs > 0);

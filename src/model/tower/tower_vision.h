@@ -7,7 +7,6 @@
 
 #include "model/config/setting.h"
 #include "model/tower/tower_part.h"
-#include "model/tower/tower_rows.h"
 #include "ops/attn/attn.h"
 
 enum { EK_VISION_INTEGERS = 4096 /* patches, 455 tokens of 3 x 3 */ };

@@ -49,10 +49,7 @@ static void multiply(const ek_vision_work *w, const ek_clipped *const *m, const 
 static void multiply_one(const ek_vision_work *w, const ek_linear *m, const ek_span *x, void *acts, float *y,
                          ptrdiff_t ldy)
 {
-    const ek_tower_ops *ops = w->v->part.kernels;
-    ek_acts a;
-    ek_acts_bind(&a, acts, x->at, x->ld, w->m, m->k);
-    ek_linear_forward(&ops->linear, ops->pool, m, &a, y, ldy);
+    ek_tower_product(w->v->part.kernels, m, x->at, x->ld, w->m, acts, y, ldy);
 }
 
 static void clamp_out(const ek_vision_work *w, const ek_clipped *m, float *y, int n)

@@ -162,25 +162,17 @@ static ek_err add_file(sum *s, const char *path, const char *name)
 
 static int counts(const struct dirent *e)
 {
-    static const char end[] = ".safetensors";
     static const char *const whole[] = {"config.json", "generation_config.json", "preprocessor_config.json",
                                         "processor_config.json", "tokenizer.json"};
-    size_t n = strlen(e->d_name), m = sizeof end - 1;
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         if (!strcmp(e->d_name, whole[i])) return 1;
-    return n > m && !strcmp(e->d_name + n - m, end);
-}
-
-/* Not alphasort, whose order depends on the locale. */
-static int by_bytes(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
+    return ek_ends_with(e->d_name, ".safetensors") && strcmp(e->d_name, ".safetensors") != 0;
 }
 
 static ek_err add_folder(sum *s, const char *path)
 {
     struct dirent **entry;
-    int n = scandir(path, &entry, counts, by_bytes);
+    int n = scandir(path, &entry, counts, ek_by_bytes);
     if (n < 0) return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", path, strerror(errno));
     ek_err err = n > 0 ? EK_OK : ek_fail(EK_ENOTFOUND, "%s: neither config.json nor *.safetensors", path);
     for (int i = 0; i < n; i++) {
@@ -208,8 +200,7 @@ static ek_err add_gguf(sum *s, const char *path)
 
 static bool is_gguf(const char *path)
 {
-    size_t n = strlen(path), m = strlen(".gguf");
-    return ek_gguf_is_folder(path) || (n > m && strcmp(path + n - m, ".gguf") == 0);
+    return ek_gguf_is_folder(path) || ek_ends_with(path, ".gguf");
 }
 
 ek_err ek_model_digest_kept(char out[EK_MODEL_DIGEST], const char *path, const char *folder, ek_pool *pool)

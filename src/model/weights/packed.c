@@ -57,11 +57,6 @@ static int has_name(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-static int by_bytes(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 /* All files of the checkpoint's folder: weights, index, configuration. An unrelated file only causes another
  * packing. */
 static ek_err add_checkpoint(ek_buf *key, const char *checkpoint)
@@ -72,7 +67,7 @@ static ek_err add_checkpoint(ek_buf *key, const char *checkpoint)
     else if (slash) ek_buf_add(&folder, checkpoint, (size_t)(slash - checkpoint));
     ek_buf_str(&folder, folder.len ? "" : slash ? "/" : ".");
     struct dirent **entry;
-    int n = scandir(folder.data, &entry, has_name, by_bytes);
+    int n = scandir(folder.data, &entry, has_name, ek_by_bytes);
     ek_err err = n < 0 ? ek_fail(EK_EIO, "%s: %s", folder.data, strerror(errno)) : add_file(key, checkpoint);
     for (int i = 0; i < n; i++) {
         ek_buf_clear(&path);

@@ -74,16 +74,10 @@ static ek_err hash_all(files *f, ek_pool *pool)
     return EK_OK;
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    const size_t n = strlen(name), m = strlen(end);
-    return n > m && !strcmp(name + n - m, end);
-}
-
 /* A shell's * leaves out names that begin with a dot. */
 static bool is_weight(const char *name)
 {
-    return !strcmp(name, "config.json") || (*name != '.' && ends_with(name, ".safetensors"));
+    return !strcmp(name, "config.json") || (*name != '.' && ek_ends_with(name, ".safetensors"));
 }
 
 static bool is_tokenizer(const char *name)
@@ -138,7 +132,7 @@ ek_err ek_model_sha256(char weights[EK_MODEL_DIGEST], char tokenizer[EK_MODEL_DI
     ek_err err;
     const bool folder = ek_is_dir(path) && !ek_gguf_is_folder(path);
     if (folder) err = list_folder(&w, &t, path);
-    else if (ek_is_dir(path) || ends_with(path, ".gguf")) err = list_gguf(&w, path);
+    else if (ek_is_dir(path) || ek_ends_with(path, ".gguf")) err = list_gguf(&w, path);
     else add(&w, path, name_of(path)), err = EK_OK;
     if (!err && more) add(&w, more, name_of(more));
     if (!err) err = hash_all(&w, pool);

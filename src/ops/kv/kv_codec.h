@@ -1,5 +1,5 @@
 /* Formats of keys and values: the place of an element of a KV head in a page, its value, and how it is written.
- * This is the definition; the loads of kernels (ops/attn/x86/attn_kv.h) equal it bit for bit.
+ * This is the definition; the loads of kernels (ops/attn/x86/attn_tile.h) equal it bit for bit.
  *
  *               K                                        V
  *  32, 16 bits  [dim][64]                                [64][dim]

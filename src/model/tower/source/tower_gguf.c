@@ -20,8 +20,7 @@ static bool has_towers(const ek_gguf *g)
 
 static int is_mmproj(const struct dirent *e)
 {
-    const size_t n = strlen(e->d_name);
-    return n > 5 && strcmp(e->d_name + n - 5, ".gguf") == 0 && strstr(e->d_name, "mmproj") != NULL;
+    return ek_ends_with(e->d_name, ".gguf") && strstr(e->d_name, "mmproj") != NULL;
 }
 
 /* The order of preference among several files: towers were trained in bf16, f32 can hold it, f16 may not. */

@@ -15,17 +15,11 @@
 /* Bounds that some normed values reach. */
 static const float bound[] = {-2, 2};
 
-static bool ends(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* A tensor of any requested shape, without values: packing makes them. */
 static bool find(ek_tower_source *s, const char *name, ek_tower_tensor *out)
 {
     (void)s;
-    const bool min = ends(name, "put_min"), max = ends(name, "put_max");
+    const bool min = ek_ends_with(name, "put_min"), max = ek_ends_with(name, "put_max");
     *out = (ek_tower_tensor){
         .name = "synthetic", .file = "memory", .n_dims = -1, .type = ek_weight_type_float(EK_BF16)};
     if (min || max)

@@ -99,6 +99,15 @@ INLINE void many_tile(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, pt
         many_tile(leaf, u, x, row0, k, groups, biased, a, wide, limbs);                                               \
     }
 
+/* The tiles by the size of an A-group, two of them, and by wide, and their table [wide][a == large][limbs - 1]. */
+#define MANY_FNS(a) MANY_FN(a, 0, 1) MANY_FN(a, 0, 2) MANY_FN(a, 1, 1) MANY_FN(a, 1, 2)
+#define MANY(small, large)                                                                    \
+    MANY_FNS(small)                                                                           \
+    MANY_FNS(large)                                                                           \
+    static many_fn *const many[2][2][2] = {                                                   \
+        {{many_##small##_0_1, many_##small##_0_2}, {many_##large##_0_1, many_##large##_0_2}}, \
+        {{many_##small##_1_1, many_##small##_1_2}, {many_##large##_1_1, many_##large##_1_2}}};
+
 /* Two panels (the last of an odd number twice) for tiles of `n` rows, each of which begins at row[i]. */
 static void many_panels(const ek_linear *w, const ek_acts *x, const int *row, int tiles, int n, float *y, ptrdiff_t ldy,
                         int p, int p1, unpack_fn *unpack, many_fn *fn)

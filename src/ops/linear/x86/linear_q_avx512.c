@@ -154,17 +154,7 @@ TILES(0, 64)
 TILES(1, 32)
 TILES(1, 64)
 
-MANY_FN(32, 0, 1)
-MANY_FN(32, 0, 2)
-MANY_FN(32, 1, 1)
-MANY_FN(32, 1, 2)
-MANY_FN(64, 0, 1)
-MANY_FN(64, 0, 2)
-MANY_FN(64, 1, 1)
-MANY_FN(64, 1, 2)
-
-static many_fn *const many[2][2][2] = {{{many_32_0_1, many_32_0_2}, {many_64_0_1, many_64_0_2}},
-                                       {{many_32_1_1, many_32_1_2}, {many_64_1_1, many_64_1_2}}};
+MANY(32, 64)
 
 /* The number of rows, from r on, that a pair holds or that tiles divide evenly. */
 static int tile_rows(int r0, int r, int r1, int limbs, bool zen4)

@@ -157,17 +157,7 @@ static tile_fn *const (*tiles_of(const ek_linear *w))[7]
     }
 }
 
-MANY_FN(16, 0, 1)
-MANY_FN(16, 0, 2)
-MANY_FN(16, 1, 1)
-MANY_FN(16, 1, 2)
-MANY_FN(32, 0, 1)
-MANY_FN(32, 0, 2)
-MANY_FN(32, 1, 1)
-MANY_FN(32, 1, 2)
-
-static many_fn *const many[2][2][2] = {{{many_16_0_1, many_16_0_2}, {many_32_0_1, many_32_0_2}},
-                                       {{many_16_1_1, many_16_1_2}, {many_32_1_1, many_32_1_2}}};
+MANY(16, 32)
 
 static void run_few(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
