@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "model/config/config.h"
-#include "model/source/quant.h"
+#include "model/source/module.h"
 
 static void check_layer(const ek_config *c, int i)
 {

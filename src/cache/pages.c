@@ -1,4 +1,4 @@
-#include "cache/pages.h"
+#include "cache/page_table.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/machine/cpu.h"
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 #include "open/device.h"
 #include "open/remote.h"
 

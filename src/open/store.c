@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/store.h"
-#include "cache/shared/store_shared.h"
 
 /* Everything except the tokens that the bytes of a page depend on. */
 static ek_err make_key(char *key, size_t room, ek_opened *m)

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/shared/shared.h"
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 
 enum { KEY_ROOM = 160, MAX_RECORD = 32 << 20, MAX_DROPS = 256 };
 

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "bed.h"
 #include "cache/store.h"
-#include "cache/shared/store_shared.h"
 
 static const bool both[EK_KIND_COUNT] = {true, true};
 

@@ -20,7 +20,7 @@
 #include "bed.h"
 #include "cache/shared/shared.h"
 #include "cache/shared/redis.h"
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 #include "cache/shared/link.h"
 
 static void urls_are_read_or_refused(void **state)

@@ -20,7 +20,7 @@
 #include "bed.h"
 #include "cache/shared/shared.h"
 #include "base/address.h"
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 
 /* --- a resolver that answers for names of its own, late --- */
 

@@ -14,7 +14,7 @@
 #include "../support/redis.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 #include "heard.h"
 
 static void a_last_event_waits_for_its_pages(void **state)

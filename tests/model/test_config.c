@@ -15,7 +15,7 @@
 #include "../support/err_name.h"
 #include "base/buf.h"
 #include "model/model.h"
-#include "model/source/quant.h"
+#include "model/source/module.h"
 
 static ek_config c; /* large */
 

@@ -7,7 +7,7 @@
 #include "../support/redis.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 #include "cases.h"
 
 enum { ASKS = 4 };

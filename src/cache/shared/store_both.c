@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 
 typedef struct both {
     ek_store_backend upper, lower;

@@ -1,4 +1,4 @@
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/shared/store_shared.h"
+#include "cache/store.h"
 #include "cli/frame/hub.h"
 #include "open/open.h"
 

@@ -1,4 +1,4 @@
-#include "model/source/quant.h"
+#include "model/source/module.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "model/source/module.h"
-#include "model/source/quant.h"
 #include "model/source/source.h"
 #include "tensor/checkpoint.h"
 
