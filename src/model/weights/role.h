@@ -37,8 +37,7 @@ typedef enum ek_matrix_role {
     EK_ROLE_EXPERT_DOWN,
     EK_ROLE_PER_LAYER_MODEL_PROJECTION,
     EK_ROLE_PER_LAYER_GATE,
-    EK_ROLE_PER_LAYER_PROJECTION,
-    EK_ROLE_COUNT
+    EK_ROLE_PER_LAYER_PROJECTION
 } ek_matrix_role;
 
 /* EK_ACTIVATIONS_AUTO: weights of 8 bits get two limbs. Weights of up to 6 bits get one limb for q, o, gate, up, down

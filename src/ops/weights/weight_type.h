@@ -38,8 +38,7 @@ typedef enum ek_wscale {
     EK_SCALE_I8,    /* s = d * sc: f16 d per block, int8 sc per group */
     EK_SCALE_U8,    /* s = d * sc, b = -(dmin * m): f16 d and dmin per block, uint8 sc and m per group */
     EK_SCALE_U4,    /* the same, sc and m in the low and high half of a byte */
-    EK_SCALE_E4M3,  /* s = d * h, rounded once: float32 d per output, h = E4M3 byte per group / 256, a binary16 */
-    EK_SCALE_COUNT
+    EK_SCALE_E4M3   /* s = d * h, rounded once: float32 d per output, h = E4M3 byte per group / 256, a binary16 */
 } ek_wscale;
 
 enum {

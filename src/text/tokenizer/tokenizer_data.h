@@ -69,8 +69,7 @@ struct ek_tokenizer {
 
     bool normalizes; /* normalizing replaces `from` by `to` */
     ek_buf from, to;
-    bool decoder_replaces; /* decoding replaces back_from by back_to */
-    ek_buf back_from, back_to;
+    ek_buf back_from, back_to; /* decoding replaces back_from by back_to */
 
     bool cut_space, cut_newline; /* no merge crosses such a boundary */
     trie raw, normal;            /* added tokens by their normalized flag */

@@ -149,7 +149,6 @@ static ek_err read_decoder(ek_tokenizer *t, const json_t *v)
         if (!type || strcmp(type, want[i]) != 0)
             return ek_fail(EK_EUNSUPPORTED, "decoder step %zu is '%s', expected %s", i, type ? type : "?", want[i]);
     }
-    t->decoder_replaces = true;
     return read_replace(json_array_get(steps, 0), &t->back_from, &t->back_to, "decoder step 0");
 }
 
