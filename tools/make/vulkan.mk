@@ -13,7 +13,12 @@ SHADER_FORMS := $(call of_bits,product,product_q) $(call of_bits,products,produc
   $(foreach b,4 8,$(foreach l,1 2,product_coop_q$b_l$l:product_many:BITS=$b:LIMBS=$l:COOPERATIVE:SUBGROUPS_DOWN=2:DOWN=$(if $(filter 1,$l),4,2):ACROSS=2)) \
   $(foreach f,0=bf16 16=f16 32=f32,$(foreach e,product products,$e_$(lastword $(subst =, ,$f)):product_f:FLOAT_BITS=$(firstword $(subst =, ,$f))$(if $(filter products,$e),:EXPERTS))) \
   attn_int:attn_int:TILE=8 $(foreach t,1 2 4,attn_int_$t:attn_int:TILE=$t) \
-  attn_int_many:attn_int_many attn_int_coop:attn_int_many:COOPERATIVE
+  attn_int_many:attn_int_many attn_int_coop:attn_int_many:COOPERATIVE \
+  attn_join:attn_join:JOIN_FLOATS attn_int_join:attn_join:JOIN_INTEGERS soft_cap:logits:SOFT_CAP argmax:logits:ARGMAX \
+  route:route:ROUTE group:route:GROUP_PAIRS choose:route:CHOOSE embed:gather:EMBED gather:gather:GATHER \
+  pack_q:pack:PACK_Q pack_planes:pack:PACK_PLANES \
+  draft_centroids:draft:DRAFT_CENTROIDS draft_ordered:draft:DRAFT_ORDERED draft_next:draft:DRAFT_NEXT \
+  $(foreach s,MASK=mask EDIT=edit SCALE=scale WEIGHTS=weights ALL=all,sample_$(lastword $(subst =, ,$s)):sample_row:SAMPLE_$(firstword $(subst =, ,$s)))
 SHADERS     := $(sort $(COMP:src/vulkan/shaders/%.comp=%) $(foreach f,$(SHADER_FORMS),$(firstword $(subst :, ,$f))))
 SPIRV       := $(if $(VULKAN_ON),$(foreach d,hard soft,$(SHADERS:%=$(VULKAN_DIR)/$d/%.spv)))
 

@@ -313,7 +313,7 @@ bool ends_last(int tile, int n)
     return is_last;
 }
 
-// R x / n of the joined queries, as attn_int_join.comp has it, and their codes.
+// R x / n of the joined queries, as attn_join.glsl has it, and their codes.
 void finish(tile_of_queries t, int dim)
 {
     const int lanes = threads() / TILE, thread = int(gl_LocalInvocationID.x), n = thread / lanes, lane = thread % lanes;

@@ -1,5 +1,19 @@
 // The rows and the matrix of a workgroup of products (cuda/model_args.h): of one matrix, or (EXPERTS) of a job's expert
 // and of one of two matrices.
+// ek_cuda_linear_args
+struct linear_args {
+    acts x;
+    uint64_t f;
+    uint64_t codes, scales;
+    uint64_t y, stack;
+    uint64_t operand;
+    int64_t ldf, ldy;
+    int n, rows;
+    int group_shift;
+    int zero, biased, f32_scales, f16_scales;
+    int pass, levels, split, share, slots;
+};
+
 uint64_t codes_at, scales_at, y_at; // y: of row 0
 int first_row, end_row;
 

@@ -7,7 +7,6 @@
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
-#include "linear_args.glsl"
 #include "jobs.glsl"
 const int TILE = 1;
 #include "tree.glsl"

@@ -9,7 +9,6 @@
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
-#include "linear_args.glsl"
 #include "dot.glsl"
 #include "jobs.glsl"
 #include "unit.glsl"
