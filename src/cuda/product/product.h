@@ -16,8 +16,9 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek
  * and ek_gate are faster, or no kernel does it. */
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, const ek_cuda_chip *chip);
-/* Whether ek_cuda_wide_gate_plan's launch and `next`, which reads its operand, are faster together than the other way
- * and `next` by its own plan. few: the other way is ek_cuda_gated_plan's; else both matrices and ek_gate. */
+/* Whether ek_cuda_wide_gate_plan's launch, followed by `next` on its operand, takes less time than the gate's other
+ * way, followed by `next` as it would be planned alone. few: the other way is ek_cuda_gated_plan's launch; otherwise it
+ * is both matrices and ek_gate. */
 bool ek_cuda_wide_gate_wins(const ek_cuda_linear *l, const ek_cuda_linear *next, int rows, bool few,
                             const ek_cuda_chip *chip, size_t room);
 
