@@ -1,4 +1,4 @@
-// Weights from the CPU's panels to a device's layout.
+// Weights from the CPU's panels to a device's layout (cuda/product/layout.h). grid (units, panels)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
@@ -6,8 +6,7 @@ layout(local_size_x = 32) in;
 
 #if defined PACK_Q
 
-// Matrices of Form Q from the CPU's panels (ops/linear/linear_layout.h) to a device's layout (cuda/product/layout.h). grid
-// (units, panels)
+// Matrices of Form Q (ops/linear/linear_layout.h).
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
     uint64_t from, codes, scales;
     int64_t panel_bytes, group_bytes;
@@ -27,21 +26,8 @@ uint code(uint64_t from, int unit, int j, int i, int e)
     return (uint(group.at[quad / 2 * 64 + at]) >> (quad & 1) * 4 & 15u) - 8u & 15u;
 }
 
-void main()
+void pack_scales(uint64_t from, int64_t panel, int unit, int lane)
 {
-    const int unit = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
-    const int64_t panel = int64_t(a.first) + int64_t(gl_WorkGroupID.y);
-    const uint64_t from = a.from + uint64_t(int64_t(gl_WorkGroupID.y) * a.panel_bytes);
-    Words to = Words(a.codes + uint64_t((panel * int64_t(a.units) + int64_t(unit)) * int64_t(a.bits) * 128l));
-    for (int j = 0; j < 2; j++)
-        for (int i = 0; i < (a.bits == 8 ? 4 : 2); i++) {
-            uint word = 0u;
-            for (int e = 0; e < 4; e++) {
-                const uint low = code(from, unit, j, i, e);
-                word |= (a.bits == 8 ? low : low | code(from, unit, j, i + 2, e) << 4) << 8 * e;
-            }
-            to.at[a.bits == 8 ? j * 128 + lane * 4 + i : lane * 4 + j * 2 + i] = word;
-        }
     const int per_unit = a.group < 64 ? 64 / a.group : 1, parts = a.biased != 0 ? 2 : 1;
     for (int s = 0; s < per_unit; s++) {
         const int k = unit * 64 + s * a.group, g = k / a.group;
@@ -59,8 +45,7 @@ void main()
 
 #elif defined PACK_PLANES
 
-// Weights with their file's own scales (ops/linear/planes.h) from the CPU's panels to a device's layout
-// (cuda/product/layout.h). grid (units, panels)
+// Weights with their file's own scales (ops/linear/planes.h).
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
     uint64_t from, codes, scales;
     int64_t panel_bytes, block_bytes;
@@ -79,17 +64,17 @@ uint part(uint64_t plane, int width, int i)
 }
 
 // Byte e of word i of step j.
-int code(uint64_t from, int unit, int j, int i, int e)
+uint code(uint64_t from, int unit, int j, int i, int e)
 {
     const int lane = int(gl_LocalInvocationID.x), t = lane % 4, o = lane / 4 + 8 * (i & 1);
     const int k = unit * 64 + 32 * j + (a.group == 32 ? 8 * t + 4 * (i >> 1) : 16 * (i >> 1) + 4 * t) + e;
     const int low = a.from_bits == 8 ? 8 : a.from_bits >= 4 ? 4 : 2, high = a.from_bits - low;
-    if (k >= a.k) return 0;
+    if (k >= a.k) return 0u;
     const uint64_t at = from + uint64_t(int64_t(k / a.block) * a.block_bytes +
                                         int64_t(a.codes_at + k % a.block / 32 * (a.from_bits * 64) + 4 * o));
     uint u = part(at, low, k % 32);
     if (high != 0) u |= part(at + uint64_t(low * 64), high, k % 32) << low;
-    return a.has_book != 0 ? int(a.book[u]) : int(u) - a.zero;
+    return uint(a.has_book != 0 ? int(a.book[u]) : int(u) - a.zero) & (a.bits == 8 ? 255u : 15u);
 }
 
 float half_at(uint64_t p, int i)
@@ -113,21 +98,8 @@ float scale_of(uint64_t from, uint64_t block, int g, int o, int bias, int parts)
     return bias != 0 ? negated(x) : x;
 }
 
-void main()
+void pack_scales(uint64_t from, int64_t panel, int unit, int lane)
 {
-    const int unit = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
-    const int64_t panel = int64_t(a.first) + int64_t(gl_WorkGroupID.y);
-    const uint64_t from = a.from + uint64_t(int64_t(gl_WorkGroupID.y) * a.panel_bytes);
-    Words to = Words(a.codes + uint64_t((panel * int64_t(a.units) + int64_t(unit)) * int64_t(a.bits) * 128l));
-    for (int j = 0; j < 2; j++)
-        for (int i = 0; i < (a.bits == 8 ? 4 : 2); i++) {
-            uint word = 0u;
-            for (int e = 0; e < 4; e++) {
-                const uint low = uint(code(from, unit, j, i, e)) & (a.bits == 8 ? 255u : 15u);
-                word |= (a.bits == 8 ? low : low | (uint(code(from, unit, j, i + 2, e)) & 15u) << 4) << 8 * e;
-            }
-            to.at[a.bits == 8 ? j * 128 + lane * 4 + i : lane * 4 + j * 2 + i] = word;
-        }
     const int parts = a.biased != 0 ? 2 : 1;
     for (int k = unit * 64; k < unit * 64 + 64 && k < a.k; k += a.group) {
         const uint64_t block = from + uint64_t(int64_t(k / a.block) * a.block_bytes);
@@ -149,3 +121,21 @@ void main()
 }
 
 #endif
+
+void main()
+{
+    const int unit = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
+    const int64_t panel = int64_t(a.first) + int64_t(gl_WorkGroupID.y);
+    const uint64_t from = a.from + uint64_t(int64_t(gl_WorkGroupID.y) * a.panel_bytes);
+    Words to = Words(a.codes + uint64_t((panel * int64_t(a.units) + int64_t(unit)) * int64_t(a.bits) * 128l));
+    for (int j = 0; j < 2; j++)
+        for (int i = 0; i < (a.bits == 8 ? 4 : 2); i++) {
+            uint word = 0u;
+            for (int e = 0; e < 4; e++) {
+                const uint low = code(from, unit, j, i, e);
+                word |= (a.bits == 8 ? low : low | code(from, unit, j, i + 2, e) << 4) << 8 * e;
+            }
+            to.at[a.bits == 8 ? j * 128 + lane * 4 + i : lane * 4 + j * 2 + i] = word;
+        }
+    pack_scales(from, panel, unit, lane);
+}
