@@ -25,6 +25,13 @@ static ek_vulkan_use use_product(const void *args, const uint32_t grid[3])
                            .read = {span(a->x.q, a->rows * a->x.ldq), span(a->f, 4 * a->rows * a->ldf)}};
 }
 
+static ek_vulkan_use use_quantize(const void *args, const uint32_t grid[3])
+{
+    const ek_cuda_quantize_args *a = args;
+    const int64_t rows = grid[1];
+    return (ek_vulkan_use){.write = {span(a->to.q, rows * a->to.ldq)}, .read = {span(a->x, 4 * rows * a->ldx)}};
+}
+
 static ek_vulkan_use use_heads(const void *args, const uint32_t grid[3])
 {
     const ek_cuda_heads_args *a = args;

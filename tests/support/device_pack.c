@@ -122,3 +122,17 @@ void device_pack(const ek_cuda_linear *l, const ek_linear *w, uint8_t *to, int p
     size_t end = (size_t)l->n_panels * (size_t)groups * group_bytes;
     if (p1 == l->n_panels) memset(to + l->code_bytes + end, 0, l->scale_bytes - end);
 }
+
+void device_pack_for(const ek_cuda_chip *chip, const ek_cuda_linear *l, const ek_linear *w, uint8_t *to)
+{
+    enum { QUAD = 16, QUADS = 32 };
+    device_pack(l, w, to, 0, l->n_panels);
+    if (!chip->plain || !ek_wform_is_q(l->form)) return;
+    const size_t unit_bytes = (size_t)l->bits * 128;
+    for (size_t at = 0; at < (size_t)l->n_panels * (size_t)l->units * unit_bytes; at += QUAD * QUADS) {
+        uint8_t of_lane[QUAD * QUADS];
+        memcpy(of_lane, to + at, sizeof of_lane);
+        for (int lane = 0; lane < QUADS; lane++)
+            memcpy(to + at + (size_t)(lane % 4 * 8 + lane / 4) * QUAD, of_lane + lane * QUAD, QUAD);
+    }
+}

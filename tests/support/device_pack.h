@@ -7,5 +7,7 @@
 
 /* Writes panels [p0, p1) of w to `to`, which has room for l->bytes; panels in any order, by any threads. */
 void device_pack(const ek_cuda_linear *l, const ek_linear *w, uint8_t *to, int p0, int p1);
+/* The same for all panels, as the chip's kernels read them: those of Vulkan have a step's quads in another order. */
+void device_pack_for(const ek_cuda_chip *chip, const ek_cuda_linear *l, const ek_linear *w, uint8_t *to);
 
 #endif

@@ -9,7 +9,8 @@
  *           groups of 64, 32 j + 8 t in groups of 32; in groups of 16 (four m16n8k16) inputs 32 j + 16 (i >> 1) + 4 t
  *           + {0, 1, 2, 3}. Q8: c in a byte, the first steps of all lanes, then the
  *           second. Q4: c in two's complement, 4 words per lane: words 2 j and 2 j + 1 hold words 0 and 1 of step
- *           j in their low and words 2 and 3 in their high nibbles. Inputs past k are zeros.
+ *           j in their low and words 2 and 3 in their high nibbles. Inputs past k are zeros. On Vulkan the 16
+ *           bytes of lane l (of a step, Q8) are number 8 t + g instead of l, so that threads read them side by side.
  *   scales  for each panel and group of weights, for g = 0 .. 7: s and b of output g, then of g + 8; bf16, f16 or
  *           f32. Without biases there is no b.
  * Panels come to the device as the CPU packed them; ek_pack_q and ek_pack_planes (cuda/model_args.h) write them there.

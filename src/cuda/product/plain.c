@@ -3,14 +3,20 @@
 #include <stdio.h>
 
 /* TILE: rows of a block (vulkan/shaders/product_q.glsl). MANY_TILE, SMALL_TILE, MANY_PANELS: rows and panels of large
- * products (product_many.glsl, product_tile.glsl). MANY_LEAVES: leaves of T that product_many holds. */
+ * products (product_many.glsl, product_tile.glsl). MANY_LEAVES: leaves of T that product_many holds. A row of more than
+ * LONG leaves has a form with chains in registers, up to MAX_LONG. */
 enum { TILE = 4, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
+enum { LONG = 16, MAX_LONG = 32 };
 
-/* Eight threads for each unit, up to 512: of 1,024 threads one block would run on a multiprocessor at a time, and its
- * loads would wait for its chains (docs/log/2026-11-30-vulkan-31b.md). */
+/* Eight threads for each unit: the fewest with which a thread has as few units as of 512. With 1,024, or with bytes and
+ * more than 256, one block at a time would run on a multiprocessor, and its loads would wait for its chains
+ * (docs/log/2026-11-30-vulkan-31b.md). */
 static int threads_of(const ek_cuda_linear *l)
 {
-    return l->units * 8 > 256 ? 512 : 256;
+    static const int threads[] = {256, 352, 512};
+    int i = 0;
+    while ((l->units * 8 + threads[i] - 1) / threads[i] > (l->units * 8 + 511) / 512) i++;
+    return threads[i];
 }
 
 /* Shaders that know the form of the matrix have less to do: of nibbles and one limb, and of bytes and two. sixteen:
@@ -31,8 +37,10 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
                                   .y = (unsigned)(l->units ? (rows + TILE - 1) / TILE : rows),
                                   .threads = 256}};
     const char *const floats = l->form == EK_W_F32 ? "f32" : l->form == EK_W_F16 ? "f16" : "bf16";
-    if (l->units && rows == 1)
-        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d%s", family, l->bits, l->limbs, threads_of(l), form);
+    if (l->units && rows == 1 && l->bits == 8)
+        snprintf(p.name, sizeof p.name, "%s_plain_one_q8_l%d%s", family, l->limbs, form);
+    else if (l->units && rows == 1)
+        snprintf(p.name, sizeof p.name, "%s_plain_one_q4_l%d_t%d%s", family, l->limbs, threads_of(l), form);
     else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d%s", family, l->bits, l->limbs, form);
     else snprintf(p.name, sizeof p.name, "%s_plain_%s", family, floats);
     return p;
@@ -40,7 +48,10 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
 
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    ek_cuda_product p = plan("ek_product", l, rows, form_of(l, true));
+    const char *const form = form_of(l, true);
+    ek_cuda_product p = plan("ek_product", l, rows, form);
+    if (rows == 1 && l->bits == 4 && form[0] && l->k > LONG * LEAF && l->k <= MAX_LONG * LEAF)
+        snprintf(p.name, sizeof p.name, "ek_product_plain_one_q4_l1_long%s", form);
     if (!l->units || rows < (l->n_panels > EK_CUDA_NARROW ? chip->us->plain.wide : chip->us->plain.narrow)) return p;
     const bool sixteen = l->a_group == 16, small = l->k > MANY_LEAVES * LEAF || (sixteen && l->bits != 8),
                coop = !small && !sixteen && chip->matrices;

@@ -7,13 +7,14 @@
 
 /* --- the work between two linear layers (ek_stage, cuda/model_args.h) */
 
-enum { EK_CUDA_STAGE_SHORT = 2048, EK_CUDA_STAGE_MID = 4096 }; /* elements of a row (vulkan/kernels.def) */
+/* elements of a row (vulkan/kernels.def) */
+enum { EK_CUDA_STAGE_SHORT = 2048, EK_CUDA_STAGE_MID = 4096, EK_CUDA_STAGE_LONG = 5632 };
 
 /* The name of the kernel for rows of n elements. */
 static inline const char *ek_cuda_stage_name(int n, const ek_cuda_chip *chip)
 {
-    if (!chip->plain || n > EK_CUDA_STAGE_MID) return "ek_stage";
-    return n <= EK_CUDA_STAGE_SHORT ? "ek_stage_short" : "ek_stage_mid";
+    if (!chip->plain || n > EK_CUDA_STAGE_LONG) return "ek_stage";
+    return n <= EK_CUDA_STAGE_SHORT ? "ek_stage_short" : n <= EK_CUDA_STAGE_MID ? "ek_stage_mid" : "ek_stage_long";
 }
 
 /* --- the end of a layer with per-layer inputs in one launch (kernels/rows/layer_end.cu) */

@@ -102,6 +102,11 @@ void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *
     }
     if (!keys_alone) ek_gpu_write_queries(w, i, in);
     if (!x->g->m->config.layer[i].owns_kv) return;
+    /* codes for keys in another form go to other memory, where a device may write them beside the product of queries */
+    if (ek_cuda_chip_of(x->g->c)->plain && in->acts.q == w->acts && in->acts.a_group != l->k.l.a_group) {
+        const CUdeviceptr read = w->acts;
+        w->acts = w->other_acts, w->other_acts = read;
+    }
     if (l->v.l.n) ek_gpu_project_two(w, &l->k, &l->v, in, x->buf.k, x->buf.v, key_size(x, i));
     else ek_gpu_project(w, &l->k, in, x->buf.k, key_size(x, i));
 }

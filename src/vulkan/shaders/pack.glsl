@@ -17,7 +17,7 @@ layout(push_constant, scalar) uniform Push { Args a; };
 // Byte e of word i of step j.
 uint code(uint64_t from, int unit, int j, int i, int e)
 {
-    const int lane = int(gl_LocalInvocationID.x), t = lane % 4, o = lane / 4 + 8 * (i & 1);
+    const int lane = int(gl_LocalInvocationID.x), t = lane / 8, o = lane % 8 + 8 * (i & 1);
     const int k = unit * 64 + (a.a_group == 64 ? 16 * t + 8 * j : 32 * j + 8 * t) + 4 * (i >> 1) + e;
     if (k >= a.k) return 0u;
     const int quad = k % a.group / 4, at = o * 4 + k % 4;
@@ -66,7 +66,7 @@ uint part(uint64_t plane, int width, int i)
 // Byte e of word i of step j.
 uint code(uint64_t from, int unit, int j, int i, int e)
 {
-    const int lane = int(gl_LocalInvocationID.x), t = lane % 4, o = lane / 4 + 8 * (i & 1);
+    const int lane = int(gl_LocalInvocationID.x), t = lane / 8, o = lane % 8 + 8 * (i & 1);
     const int k = unit * 64 + 32 * j + (a.group == 32 ? 8 * t + 4 * (i >> 1) : 16 * (i >> 1) + 4 * t) + e;
     const int low = a.from_bits == 8 ? 8 : a.from_bits >= 4 ? 4 : 2, high = a.from_bits - low;
     if (k >= a.k) return 0u;

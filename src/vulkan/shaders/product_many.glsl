@@ -154,9 +154,9 @@ void place(int b)
         if (i < LIMBS * BM * 4) act_at[b * ACTS + i / 4 * ROW + i % 4] = next_act[j];
     }
     [[unroll]] for (int j = 0; j < CODE_QUADS; j++) {
-        const int i = j * 256 + thread, p = i / (BITS * 8), lane = i % 32, t = lane % 4;
+        const int i = j * 256 + thread, p = i / (BITS * 8), t = i % 32 / 8;
         if (p >= BN / 16) break;
-        const int low = b * CODES + (p * 16 + lane / 4) * ROW, high = low + 8 * ROW;
+        const int low = b * CODES + (p * 16 + i % 8) * ROW, high = low + 8 * ROW;
         const uvec4 w = next_code[j];
 #ifdef GROUP_16
         const int quad = i / 32 % 2 * 2;

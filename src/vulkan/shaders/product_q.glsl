@@ -1,6 +1,7 @@
-// Products of Form Q for few rows (ops/linear/linear.h), weights as cuda/product/layout.h has them, LIMBS of an
-// activation: 16 outputs and a tile of rows. A thread computes the values t of two outputs and a unit of 64 inputs, for
-// all rows; then a thread the chain over them of an output, row and leaf. Any number of threads of a multiple of 8 does
+// Products of Form Q for few rows (ops/linear/linear.h), weights as cuda/product/layout.h has them with quads in the order
+// of element.glsl, LIMBS of an activation: 16 outputs and a tile of rows. A thread computes the values t of two outputs and
+// a unit of 64 inputs, for all rows; then a thread the chain over them of an output, row and leaf. For long rows (LONG) a
+// thread computes both for a leaf, with its chain in registers. Any number of threads of a multiple of 8 does
 // (specialised by vulkan/kernels.def). grid (panels, ceil(rows / TILE)); of experts (EXPERTS)
 // (panels, jobs ceil(rows of a job / TILE), matrices); with a gate (GATED) (groups of its outputs, rows or jobs of one)
 //
@@ -12,19 +13,23 @@
 #include "dot.glsl"
 #include "jobs.glsl"
 // The tile; 256 times the form of the matrix; with a gate (GATED) 4,096 times its panels, of each of its matrices if
-// there are two (65,536).
+// there are two (65,536); 131,072 for a long row.
 #ifdef GATED
 layout(constant_id = 1) const int SPECIAL = 0x2101;
 #else
 layout(constant_id = 1) const int SPECIAL = 4;
 #endif
 const int TILE = SPECIAL & 255, FORM = SPECIAL >> 8 & 15;
+const bool LONG = (SPECIAL >> 17 & 1) != 0;
 #ifdef GATED
-const int OWN_PANELS = SPECIAL >> 12 & 15, PANELS = OWN_PANELS * (1 + (SPECIAL >> 16));
+const int OWN_PANELS = SPECIAL >> 12 & 15, PANELS = OWN_PANELS * (1 + (SPECIAL >> 16 & 1));
 #else
 const int OWN_PANELS = 1, PANELS = 1;
 #endif
 const int WIDTH = 16 * PANELS; // outputs
+// Matrices whose products a thread computes together: both read the same codes of rows. With codes in bytes they would
+// take too many registers.
+const int PAIR = BITS == 4 ? PANELS / OWN_PANELS : 1;
 #define TREE_WIDTH (WIDTH * TILE)
 #include "tree.glsl"
 layout(local_size_x_id = 0) in;
@@ -50,192 +55,66 @@ bool is_biased()
 
 #include "unit.glsl"
 #include "element.glsl"
-// Scales of few rows' weights, and the condition on which a workgroup begins again. If no scale of weights or rows is
-// below 2^-40 and not 0, all numbers of a chain are multiples of 2^-126 and not denormal.
-shared uint careful; // 1: one was met
-bool met_small = false; // by this thread
+#include "product_unit.glsl"
+// Groups of an output that are computed at once, and quads of each output's values: with one more, outputs begin in
+// different banks. LEAVES: the most of a long row.
+const int AT_ONCE = 256 / (TILE * PANELS), VALUES = AT_ONCE / 4 + 1, LEAVES = 32;
+shared vec4 value_at[LONG ? 1 : TREE_WIDTH * VALUES]; // t of groups, of outputs and rows
+shared vec4 factor_at[LONG ? 1 : TILE * AT_ONCE / 4]; // sx of groups, of rows
+shared float leaf_at[LONG ? LEAVES * TREE_WIDTH : 256];
 
-bool is_small(float x)
+// A unit of panel q of the workgroup, and of the second matrix; false: there is no such panel.
+bool read_pair(int q, int unit, int p, out unit_weights w, out unit_weights w2)
 {
-    const uint u = u_(x) & 0x7fffffffu;
-    return u != 0u && u < 0x2b800000u; // 2^-40
-}
-
-// Two scales that lie side by side. A device converts a normal binary16 exactly, in one instruction; its denormals may be
-// zeros there, so those are converted by integers, which takes some 13.
-vec2 narrow_scales(uint u)
-{
-    if (!(FORM == HALF_32 || (FORM == ANY_FORM && args.a.f16_scales != 0)))
-        return vec2(bf16_to_float(u & 0xffffu), bf16_to_float(u >> 16));
-    if ((u & 0x7c00u) == 0u || (u & 0x7c000000u) == 0u) return vec2(half_to_float(u & 0xffffu), half_to_float(u >> 16));
-    return unpackHalf2x16(u);
-}
-
-// s and b' of output p, then of output p + 8, in group g of a unit.
-vec4 scales_of(int panel, int unit, int g, int p, bool care)
-{
-    const bool biased = is_biased(), wide = FORM == FLOAT_16 || (FORM == ANY_FORM && args.a.f32_scales != 0);
-    const int k = args.a.x.k, shift = group_shift(), first = unit * UNIT + g * group_of_acts();
-    const int group = (FORM == ANY_FORM ? min(first, k - 1) : first) >> shift;
-    const int bytes = (wide ? 8 : 4) * (biased ? 2 : 1); // of both outputs
-    const uint at = uint(panel * (k >> shift) + group);
-    const uint64_t from = scales_at + uint64_t(at) * uint64_t(8 * bytes) + uint64_t(p * bytes);
-    vec4 x = vec4(0.0); // s, b, s, b
-    if (wide && biased) {
-        x = vec4(Floats(from).at[0], Floats(from).at[1], Floats(from).at[2], Floats(from).at[3]);
-    } else if (wide) {
-        x.xz = vec2(Floats(from).at[0], Floats(from).at[1]);
-    } else {
-        const vec2 first = narrow_scales(Words(from).at[0]);
-        if (biased) x = vec4(first, narrow_scales(Words(from).at[1]));
-        else x.xz = first;
-    }
-    if (FORM == HALF_32) return x; // no binary16 but 0 is below 2^-24
-    bool small = is_small(x.x) || is_small(x.z);
-    if (biased) {
-        const float zero = float(args.a.zero);
-        small = small || is_small(x.y) || is_small(x.w);
-#if EK_SOFT
-        for (int i = 0; i < 4; i += 2) x[i + 1] = soft_fma(zero, x[i], x[i + 1]);
-#else
-        if (care) x.yw = vec2(fma_(zero, x.x, x.y), fma_(zero, x.z, x.w));
-        else x.yw = vec2(normal_fma(zero, x.x, x.y), normal_fma(zero, x.z, x.w));
-#endif
-        small = small || is_small(x.y) || is_small(x.w);
-    }
-    met_small = met_small || small;
-    return x;
-}
-
-// t of a group: a sum of products, and with biases X, the sum of its activations.
-float value_of(vec2 sb, int sum, float x, bool biased, bool care)
-{
-    const float t = mul_(sb.x, float(sum));
-    if (!biased) return t;
-#if EK_SOFT
-    return soft_fma(sb.y, x, t);
-#else
-    return care ? fma_(sb.y, x, t) : normal_fma(sb.y, x, t);
-#endif
-}
-
-const int VALUES = 4096, FACTORS = VALUES / 16, LEAVES = 16;
-shared float value_at[VALUES];    // t of groups in order, TILE rows of WIDTH outputs each
-shared float factor_at[FACTORS];  // sx of groups in order, TILE rows each
-shared float leaf_at[FACTORS];
-
-uint64_t record_of(int row)
-{
-    return args.a.x.q + uint64_t(int64_t(row_read(row)) * args.a.x.ldq);
-}
-
-// Sums of products of outputs p and p + 8 with a limb, by step and half of its inputs.
-struct pair_sums {
-    ivec4 low, high;
-};
-
-// Adds those of lane t of four: w its codes of both steps, or (8 bits) of the first, and of the second w2.
-void add_lane(inout pair_sums s, uvec4 w, uvec4 w2, uvec4 x)
-{
-#if BITS == 8
-    s.low += ivec4(dot4(w.x, x.x), dot4(w.z, x.y), dot4(w2.x, x.z), dot4(w2.z, x.w));
-    s.high += ivec4(dot4(w.y, x.x), dot4(w.w, x.y), dot4(w2.y, x.z), dot4(w2.w, x.w));
-#else
-    s.low += ivec4(dot4(low_nibbles(w.x), x.x), dot4(high_nibbles(w.x), x.y), dot4(low_nibbles(w.z), x.z),
-                   dot4(high_nibbles(w.z), x.w));
-    s.high += ivec4(dot4(low_nibbles(w.y), x.x), dot4(high_nibbles(w.y), x.y), dot4(low_nibbles(w.w), x.z),
-                    dot4(high_nibbles(w.w), x.w));
-#endif
-}
-
-#if BITS == 8
-#define SECOND(w) w
-#else
-#define SECOND(w) uvec4(0)
-#endif
-
-// The panel of panel q of the workgroup; with two matrices, codes_at and scales_at become those of its own.
-int open_panel(int q)
-{
+    int panel = open_panel(q);
 #ifdef GATED
-    open_matrix(q >= OWN_PANELS);
+    if (panel * 16 >= args.a.n) return false;
 #endif
-    return int(gl_WorkGroupID.x) * OWN_PANELS + q % OWN_PANELS;
+    w = read_unit(panel, unit, p);
+    if (PAIR > 1) panel = open_panel(q + OWN_PANELS), w2 = read_unit(panel, unit, p);
+    return true;
 }
 
-// No array stands here: one that a driver indexes by a variable lies in memory.
+// Keeps the values of an output and row, of unit `slot` of those at once.
+void keep(int o, int slot, int each, vec4 t)
+{
+    const int at = o * VALUES + slot * each / 4;
+    if (each == 4) value_at[at] = t;
+    else if (each == 2 && slot % 2 == 0) value_at[at].xy = t.xy;
+    else if (each == 2) value_at[at].zw = t.xy;
+    else value_at[at][slot % 4] = t.x;
+}
+
 void unit_values(int unit, int slot, int q, int p, int row, int rows)
 {
-    const int a_group = group_of_acts(), each = UNIT / a_group, k = args.a.x.k, panel = open_panel(q);
-#ifdef GATED
-    if (panel * 16 >= args.a.n) return;
-#endif
-    const bool biased = is_biased();
-    Quads codes = Quads(unit_at(panel, unit) + uint64_t(p * 64));
-    const uvec4 w0 = codes.at[0], w1 = codes.at[1], w2 = codes.at[2], w3 = codes.at[3];
-#if BITS == 8
-    const uvec4 w4 = codes.at[32], w5 = codes.at[33], w6 = codes.at[34], w7 = codes.at[35];
-#endif
-#if !EK_SOFT
-    const vec4 sb0 = scales_of(panel, unit, 0, p, false);
-    vec4 sb1 = vec4(0.0), sb2 = vec4(0.0), sb3 = vec4(0.0);
-    if (each > 1) sb1 = scales_of(panel, unit, 1, p, false);
-    if (each > 2) sb2 = scales_of(panel, unit, 2, p, false), sb3 = scales_of(panel, unit, 3, p, false);
-#endif
+    const int each = UNIT / group_of_acts(), second = 16 * OWN_PANELS;
+    unit_weights w, w2;
+    if (!read_pair(q, unit, p, w, w2)) return;
     for (int r = 0; r < rows; r++) {
-        const uint64_t record = record_of(row + r);
-        pair_sums s = pair_sums(ivec4(0), ivec4(0));
-        for (int limb = 0; limb < LIMBS; limb++) {
-            Quads h = Quads(record + uint64_t(unit * UNIT) + (limb > 0 ? uint64_t(args.a.x.low) : 0ul));
-            const uvec4 a = h.at[0], b = h.at[1], c = h.at[2], d = h.at[3];
-            uvec4 x0 = a, x1 = b, x2 = c, x3 = d; // of lanes, by step and half
-            if (a_group == 32) {
-                x0 = uvec4(a.xy, c.xy), x1 = uvec4(a.zw, c.zw), x2 = uvec4(b.xy, d.xy), x3 = uvec4(b.zw, d.zw);
-            } else if (a_group == 16) {
-                x0 = uvec4(a.x, b.x, c.x, d.x), x1 = uvec4(a.y, b.y, c.y, d.y);
-                x2 = uvec4(a.z, b.z, c.z, d.z), x3 = uvec4(a.w, b.w, c.w, d.w);
-            }
-            s.low *= 256, s.high *= 256;
-            add_lane(s, w0, SECOND(w4), x0), add_lane(s, w1, SECOND(w5), x1);
-            add_lane(s, w2, SECOND(w6), x2), add_lane(s, w3, SECOND(w7), x3);
-        }
-        s.low = sums_of_groups(s.low, a_group), s.high = sums_of_groups(s.high, a_group);
-        Floats groups = Floats(record + uint64_t(args.a.x.groups[LIMBS - 1]));
-        const int first = unit * each, at = slot * each * TILE * WIDTH + r * WIDTH + q * 16 + p, by = TILE * WIDTH;
-#define VALUE(g, sb)                                                                 \
-    if (g < each && (FORM != ANY_FORM || (first + g) * a_group < k)) {               \
-        const float x = biased ? groups.at[(first + g) * 2 + 1] : 0.0;               \
-        value_at[at + g * by] = value_of(sb.xy, s.low[g], x, biased, false);         \
-        value_at[at + g * by + 8] = value_of(sb.zw, s.high[g], x, biased, false);    \
-    }
-#if EK_SOFT // once, for an fma is long
-        for (int g = 0; g < each; g++) {
-            const vec4 sb = scales_of(panel, unit, g, p, false);
-            VALUE(g, sb)
-        }
-#else
-        VALUE(0, sb0)
-        VALUE(1, sb1)
-        if (each > 2) {
-            VALUE(2, sb2)
-            VALUE(3, sb3)
-        }
-#endif
+        const int o = r * WIDTH + q * 16 + p;
+        pair_values t, t2;
+        multiply(w, w2, record_of(row + r), unit, t, t2);
+        keep(o, slot, each, t.low), keep(o + 8, slot, each, t.high);
+        if (PAIR > 1) keep(o + second, slot, each, t2.low), keep(o + second + 8, slot, each, t2.high);
     }
 }
 
-// A leaf's chain over n groups from group `from` on.
+// A leaf's chain over n groups from group `from` on, a multiple of 4.
 float chain(int from, int n, int r, int o)
 {
     float sum = 0.0;
-    int at = (from * TILE + r) * WIDTH + o, x = from * TILE + r, g = 0;
+    int at = (r * WIDTH + o) * VALUES + from / 4, x = (r * AT_ONCE + from) / 4, g = 0;
 #if !EK_SOFT
-#define LINK(i) sum = normal_fma(value_at[at + i * TILE * WIDTH], factor_at[x + i * TILE], sum);
-    for (; g + 8 <= n; g += 8, at += 8 * TILE * WIDTH, x += 8 * TILE) {
-        LINK(0) LINK(1) LINK(2) LINK(3) LINK(4) LINK(5) LINK(6) LINK(7)
+    for (; g + 4 <= n; g += 4, at++, x++) {
+        const vec4 t = value_at[at], sx = factor_at[x];
+        sum = normal_fma(t.x, sx.x, sum), sum = normal_fma(t.y, sx.y, sum);
+        sum = normal_fma(t.z, sx.z, sum), sum = normal_fma(t.w, sx.w, sum);
     }
 #endif
-    for (; g < n; g++, at += TILE * WIDTH, x += TILE) sum = normal_fma(value_at[at], factor_at[x], sum);
+    for (; g < n; g++) {
+        sum = normal_fma(value_at[at][g % 4], factor_at[x][g % 4], sum);
+        if (g % 4 == 3) at++, x++;
+    }
     return sum;
 }
 
@@ -258,25 +137,26 @@ float run(int row, int rows)
 {
     const int thread = int(gl_LocalInvocationID.x), threads = int(gl_WorkGroupSize.x), k = args.a.x.k;
     const int a_group = group_of_acts(), each = UNIT / a_group, in_leaf = LEAF / a_group;
-    const int at_once = LEAVES / (each * TILE * PANELS), all = (k + LEAF - 1) / LEAF; // leaves
+    const int at_once = AT_ONCE / in_leaf, all = (k + LEAF - 1) / LEAF; // leaves
     const int groups = (k + a_group - 1) / a_group, units = (k + UNIT - 1) / UNIT;
+    const int panels = PANELS / PAIR;
     float y = 0.0;
     for (int leaf0 = 0; leaf0 < all; leaf0 += at_once) {
         const int n = min(at_once, all - leaf0), group0 = leaf0 * in_leaf, unit0 = leaf0 * (LEAF / UNIT);
         // Of one row a thread has one factor at most, which is asked for in front of all else and stored behind it.
-        const bool early = TILE == 1 && thread < n * in_leaf && group0 + thread < groups;
+        const bool lone = TILE == 1 && threads >= AT_ONCE, early = lone && thread < n * in_leaf && group0 + thread < groups;
         float x = 0.0;
         if (early) x = factor_of(row, group0 + thread);
-        for (int i = thread; TILE > 1 && i < n * in_leaf * TILE; i += threads) {
-            const int g = group0 + i / TILE, r = i % TILE;
-            if (g >= groups || r >= rows) continue;
-            x = factor_of(row + r, g);
-            factor_at[i] = x;
+        for (int i = thread; !lone && i < n * in_leaf * TILE; i += threads) {
+            const int g = i / TILE, r = i % TILE;
+            if (group0 + g >= groups || r >= rows) continue;
+            x = factor_of(row + r, group0 + g);
+            factor_at[(r * AT_ONCE + g) / 4][g % 4] = x;
             met_small = met_small || is_small(x);
         }
-        for (int i = thread / 8; i < n * (LEAF / UNIT) * PANELS && unit0 + i / PANELS < units; i += threads / 8)
-            unit_values(unit0 + i / PANELS, i / PANELS, i % PANELS, thread % 8, row, rows);
-        if (early) factor_at[thread] = x, met_small = met_small || is_small(x);
+        for (int i = thread / 8; i < n * (LEAF / UNIT) * panels && unit0 + i / panels < units; i += threads / 8)
+            unit_values(unit0 + i / panels, i / panels, i % panels, thread % 8, row, rows);
+        if (early) factor_at[thread / 4][thread % 4] = x, met_small = met_small || is_small(x);
         barrier();
         if (met_small) careful = 1u;
         for (int i = thread; i < n * TREE_WIDTH; i += threads) {
@@ -289,6 +169,44 @@ float run(int row, int rows)
         if (all > at_once) push_leaf(thread, y, leaf0 / at_once);
     }
     return all > at_once && thread < WIDTH * rows ? sum_of_leaves(thread, (all + at_once - 1) / at_once) : y;
+}
+
+// Adds a unit's groups to the chains of outputs p and p + 8.
+void add_unit(unit_weights w, int unit, uint64_t record, inout vec2 sum)
+{
+    const int a_group = group_of_acts(), each = UNIT / a_group;
+    const vec4 sx = groups_of_row(record, unit, a_group, 0);
+    pair_values t, none;
+    multiply(w, w, record, unit, t, none);
+    for (int g = 0; g < each; g++) {
+        if (FORM == ANY_FORM && (unit * each + g) * a_group >= args.a.x.k) break;
+        met_small = met_small || is_small(sx[g]);
+        sum = vec2(normal_fma(t.low[g], sx[g], sum.x), normal_fma(t.high[g], sx[g], sum.y));
+    }
+}
+
+// The same for one row of up to LEAVES leaves, of one matrix. Each unit is asked for before the one that is multiplied.
+float run_long(int row)
+{
+    const int thread = int(gl_LocalInvocationID.x), threads = int(gl_WorkGroupSize.x), k = args.a.x.k, p = thread % 8;
+    const int all = (k + LEAF - 1) / LEAF, units = (k + UNIT - 1) / UNIT, panel = open_panel(0);
+    const uint64_t record = record_of(row);
+    barrier(); // behind careful = 0
+    for (int leaf = thread / 8; leaf < all; leaf += threads / 8) {
+        const int from = leaf * (LEAF / UNIT), end = min(units, from + LEAF / UNIT);
+        unit_weights w = read_unit(panel, from, p);
+        vec2 sum = vec2(0.0);
+        [[dont_unroll]] for (int unit = from; unit < end; unit += 2) {
+            const unit_weights odd = read_unit(panel, min(unit + 1, end - 1), p);
+            add_unit(w, unit, record, sum);
+            w = read_unit(panel, min(unit + 2, end - 1), p);
+            if (unit + 1 < end) add_unit(odd, unit + 1, record, sum);
+        }
+        leaf_at[leaf * TREE_WIDTH + p] = sum.x, leaf_at[leaf * TREE_WIDTH + p + 8] = sum.y;
+    }
+    if (met_small) careful = 1u;
+    barrier();
+    return thread < WIDTH ? tree_of(thread, all) : 0.0;
 }
 
 #if !EK_SOFT
@@ -358,7 +276,13 @@ void main()
     if (!open_work(TILE)) return;
     const int row = first_row, rows = min(TILE, end_row - row);
     if (thread == 0) careful = 0u; // what sets it is behind a barrier
+#ifdef GATED
     float y = run(row, rows);
+#else
+    float y;
+    if (LONG) y = run_long(row);
+    else y = run(row, rows);
+#endif
 #if !EK_SOFT
     if (careful != 0u && thread < WIDTH * rows) y = with_care(row + thread / WIDTH, thread % WIDTH / 16, thread % 16, thread);
 #endif

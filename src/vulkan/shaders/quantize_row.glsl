@@ -1,8 +1,8 @@
 // A row in registers (row.glsl), quantised by the whole workgroup in groups of 16, 32 or 64. Four neighbours of a thread
 // lie in one group, and 4, 8 or 16 threads have a group.
 #include "codes.glsl"
-shared uvec4 top_at[ROW_THREADS / 4];  // of a thread's four
-shared ivec4 code_sum[ROW_THREADS / 2]; // their sums of high limbs and codes
+shared uvec4 top_at[int(gl_WorkGroupSize.x) / 4];  // of a thread's four
+shared ivec4 code_sum[int(gl_WorkGroupSize.x) / 4]; // their sums of high limbs times 65,536 and of low limbs
 
 // Zeros behind the row.
 vec4 within(vec4 x, int at, int n)
@@ -30,21 +30,26 @@ void quantize_part(acts to, int part, vec4 v, int n)
     const uint top = largest(tops);
     ivec2 sums = ivec2(0);
     if (at < end) sums = write_four(to, row, at, top, x);
-    code_sum[thread / 2][thread % 2 * 2] = sums.x, code_sum[thread / 2][thread % 2 * 2 + 1] = sums.y;
+    code_sum[thread / 4][thread % 4] = 65536 * sums.x + (sums.y - 256 * sums.x);
     barrier();
     if (thread == head && at < end) {
-        ivec4 all = code_sum[thread / 2] + code_sum[thread / 2 + 1];
-        if (in_group > 4) all += code_sum[thread / 2 + 2] + code_sum[thread / 2 + 3];
-        if (in_group > 8) {
-            all += code_sum[thread / 2 + 4] + code_sum[thread / 2 + 5];
-            all += code_sum[thread / 2 + 6] + code_sum[thread / 2 + 7];
-        }
-        write_group(to, row, at / group, top, all.x + all.z, all.y + all.w);
+        ivec4 all = code_sum[thread / 4];
+        if (in_group > 4) all += code_sum[thread / 4 + 1];
+        if (in_group > 8) all += code_sum[thread / 4 + 2] + code_sum[thread / 4 + 3];
+        const int both = all.x + all.y + all.z + all.w, high = both + 32768 >> 16;
+        write_group(to, row, at / group, top, high, 256 * high + (both - 65536 * high));
     }
 }
 
 void quantize_row(acts to, row_parts v, int n)
 {
+    if (HELD == 1) {
 #define QUANTIZE_PART(k) quantize_part(to, k, v.p##k, n);
-    EACH_PART(QUANTIZE_PART)
+        EACH_PART(QUANTIZE_PART)
+        return;
+    }
+    const int threads = int(gl_WorkGroupSize.x), thread = int(gl_LocalInvocationIndex);
+#define HOLD_PART(k) part_at[k * threads + thread] = v.p##k;
+    EACH_PART(HOLD_PART)
+    [[dont_unroll]] for (int k = 0; k * PART < n; k++) quantize_part(to, k, part_at[k * threads + thread], n);
 }

@@ -1,12 +1,14 @@
-// A row of up to MAX_ROW elements by a workgroup of 512 or 1,024 threads (ops/rows/rows.h; both specialised by
+// A row of up to MAX_ROW elements by a workgroup of 512 to 1,024 threads (ops/rows/rows.h; both specialised by
 // vulkan/kernels.def): a thread has four neighbours of each part of as many elements. A workgroup alone on its
 // multiprocessor waits for every line of instructions, so the code that runs is short and lies together: rows with
 // anything unusual, such as numbers whose squares may be denormal, are begun again by code behind it (`care`). Each
 // thread computes the numbers that all need.
 layout(constant_id = 1) const int MAX_ROW = 8192;
 layout(local_size_x_id = 0) in;
-const int ROW_THREADS = 1024, ROW_BLOCKS = 32; // the most there are
-const int PART = 4 * int(gl_WorkGroupSize.x), PARTS = MAX_ROW / PART;
+const int ROW_BLOCKS = 32; // the most there are
+const int PART = 4 * int(gl_WorkGroupSize.x), PARTS = (MAX_ROW + PART - 1) / PART;
+// Parts that shared memory holds beside each other, all or one.
+const int HELD = MAX_ROW <= 5632 ? PARTS : 1;
 // F for each part of a row of n elements. Parts are no array: one that a driver indexes by a variable lies in memory.
 #define EACH_PART(F)                          \
     F(0)                                      \
@@ -14,7 +16,7 @@ const int PART = 4 * int(gl_WorkGroupSize.x), PARTS = MAX_ROW / PART;
     if (PARTS > 2 && 2 * PART < n) { F(2) }   \
     if (PARTS > 3 && 3 * PART < n) { F(3) }
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Fours { vec4 at[]; };
-shared vec4 part_at[ROW_THREADS];
+shared vec4 part_at[HELD * int(gl_WorkGroupSize.x)];
 shared vec4 lane_sum[ROW_BLOCKS * 4], block_sum[ROW_BLOCKS / 4];
 shared uint row_is_small; // 1: a square may be denormal
 
@@ -114,7 +116,7 @@ uint smallest(vec4 x)
     return min(min(a, b), min(c, d));
 }
 
-// The chain of squares of a lane of a part: 16 elements, 16 apart; 0 where there is none changes nothing.
+// The chain of squares of lane `lane` of what part_at holds: 16 elements, 16 apart; 0 where there is none changes nothing.
 float squares_of(int lane, bool care)
 {
     const int from = lane / 16 * 64 + lane % 16 / 4, i = lane % 4;
@@ -131,17 +133,22 @@ float squares_of(int lane, bool care)
     return sum;
 }
 
-// Adds lanes' sums of a part, of which the thread has `mine`; elements after the row do not count.
-void add_part(int part, vec4 mine, int n, bool care)
+// Keeps a part, of which the thread has `mine`; elements after the row do not count.
+void keep_part(int part, vec4 mine, int n, bool care)
 {
-    const int thread = int(gl_LocalInvocationIndex), at = first_of(part);
+    const int at = first_of(part);
     if (care) mine = vec4(at < n ? mine.x : 0.0, at + 1 < n ? mine.y : 0.0, at + 2 < n ? mine.z : 0.0,
                           at + 3 < n ? mine.w : 0.0);
     else if (smallest(mine) < 0x3fffffffu) row_is_small = 1u;
-    part_at[thread] = mine;
+    part_at[part % HELD * int(gl_WorkGroupSize.x) + int(gl_LocalInvocationIndex)] = mine;
+}
+
+// Sums of lanes of kept parts from number `part` on.
+void add_lanes(int part, int n, bool care)
+{
+    const int thread = int(gl_LocalInvocationIndex), lane = part * (PART / 16) + thread;
     barrier();
-    const int lane = part * (PART / 16) + thread;
-    if (thread < PART / 16 && lane / 16 * 256 < n) lane_sum[lane / 4][lane % 4] = squares_of(thread, care);
+    if (thread < HELD * PART / 16 && lane / 16 * 256 < n) lane_sum[lane / 4][lane % 4] = squares_of(thread, care);
     barrier();
 }
 
@@ -157,8 +164,14 @@ float sum_of_blocks(int at)
 float factor_of(row_parts v, int n, float eps, bool care, inout bool usual)
 {
     const int thread = int(gl_LocalInvocationIndex), blocks = (n + 255) / 256;
-#define ADD_PART(k) add_part(k, v.p##k, n, care);
-    EACH_PART(ADD_PART)
+#define KEEP_PART(k) keep_part(k, v.p##k, n, care);
+#define ADD_PART(k) KEEP_PART(k) add_lanes(k, n, care);
+    if (HELD == PARTS) {
+        EACH_PART(KEEP_PART)
+        add_lanes(0, n, care);
+    } else {
+        EACH_PART(ADD_PART)
+    }
     if (thread < ROW_BLOCKS) { // 16 lanes, 8, 4, 2 and 1 apart
         const vec4 of_4 = add4(add4(lane_sum[thread * 4], lane_sum[thread * 4 + 2]),
                                add4(lane_sum[thread * 4 + 1], lane_sum[thread * 4 + 3]));

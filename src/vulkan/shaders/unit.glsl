@@ -23,7 +23,7 @@ void load_codes(uint64_t unit, int o, int a_group, out uint c[WORDS])
     Words code = Words(unit);
     [[unroll]] for (int i = 0; i < WORDS; i++) {
         const int j = a_group == 64 ? i / 2 % 2 : i / 8, upper = a_group == 16 ? i / 4 % 2 : i % 2;
-        const int lane = o % 8 * 4 + (a_group == 64 ? i / 4 : a_group == 32 ? i / 2 % 4 : i % 4);
+        const int lane = (a_group == 64 ? i / 4 : a_group == 32 ? i / 2 % 4 : i % 4) * 8 + o % 8;
 #if BITS == 8
         c[i] = code.at[j * 128 + lane * 4 + o / 8 + 2 * upper];
 #else

@@ -241,7 +241,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     ek_linear_forward(&ops, d->pool, &w, &acts, want, s->n + 3);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = calloc(1, l.bytes);
-    device_pack(&l, &w, packed, 0, l.n_panels);
+    device_pack_for(ek_cuda_chip_of(d->c), &l, &w, packed);
     if (gguf) compare_planes(d, &l, &w, packed, name);
     CUdeviceptr weights = up(d, packed, l.bytes), dx = up(d, x, (size_t)max * (size_t)s->k * 4), q = 0;
     ek_cuda_acts device = {0};
@@ -300,6 +300,15 @@ void test_planes(dev *d)
             compare(d, &s, d->quick ? quick : few, limbs == 2);
             gguf = NULL;
         }
+    static const int one[] = {1, 0};
+    const shape one_row[] = {{.n = 40, .k = 20544, .limbs = 1, .scales = EK_F16},
+                             {.n = 40, .k = 2816, .limbs = 1, .scales = EK_F16},
+                             {.n = 40, .k = 5376, .limbs = 2, .scales = EK_F16}};
+    for (size_t i = 0; i < sizeof one_row / sizeof *one_row; i++) { /* by Vulkan: 192, 352 and 256 threads */
+        gguf = i == 2 ? "q6_k" : "q4_0";
+        compare(d, &one_row[i], one, i == 1);
+        gguf = NULL;
+    }
     static const char *const held[] = {"q4_0", "q8_0", "q4_k", "q6_k"}; /* leaves of several chunks, many panels */
     for (size_t i = 0; i < (d->quick ? 0 : sizeof held / sizeof *held); i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
@@ -313,7 +322,9 @@ void test_planes(dev *d)
 
 void test_linear(dev *d)
 {
-    static const int some[] = {1, 7, 16, 70, 0};
+    static const int some[] = {1, 7, 16, 70, 0}, one[] = {1, 0};
+    const shape one_row = {40, 20544, 4, 64, 64, 1, EK_BF16, true}; /* by Vulkan: chains in registers */
+    compare(d, &one_row, one, false);
     for (int bits = 4; bits <= 8; bits += 4)
         for (int group = 32; group <= 128; group *= 2)
             for (int limbs = 1; limbs <= 2; limbs++)

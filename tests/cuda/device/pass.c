@@ -220,7 +220,7 @@ static void test_embedding(dev *d, shape s)
     open_weights(&w, &s, 9);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = calloc(1, l.bytes);
-    device_pack(&l, &w, packed, 0, l.n_panels);
+    device_pack_for(ek_cuda_chip_of(d->c), &l, &w, packed);
     if (s.bits) check_packing(d, &w, &l, packed);
     const int32_t id[ROWS] = {0, s.n - 1, 17, -1, EK_CUDA_DRAWN - 1, 16, 15, 33, EK_CUDA_DRAWN}, token[2] = {-1, 5};
     const size_t bytes = sizeof(float) * (size_t)s.k * ROWS;

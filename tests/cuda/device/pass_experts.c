@@ -253,7 +253,7 @@ static void test_products(dev *d, shape s, int tile)
             open_weights(&w[m][e], &s, (uint64_t)(m * EXPERTS + e));
             must(ek_cuda_linear_plan(&l, &w[m][e]));
             if (!packed[m]) packed[m] = calloc(EXPERTS, l.bytes);
-            device_pack(&l, &w[m][e], packed[m] + (size_t)e * l.bytes, 0, l.n_panels);
+            device_pack_for(ek_cuda_chip_of(d->c), &l, &w[m][e], packed[m] + (size_t)e * l.bytes);
         }
     const int n[JOBS] = {tile, 1, (tile + 1) / 2, tile, tile > 1 ? tile - 1 : 1};
     ek_cuda_job job[JOBS];

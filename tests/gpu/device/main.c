@@ -68,7 +68,7 @@ static void check_matrix(const ek_gpu_matrix *m, const ek_linear *w, int number,
 {
     if (m->l.n == 0 || m->l.units == 0) return;
     uint8_t *want = calloc(1, m->l.bytes), *got = malloc(m->l.bytes);
-    device_pack(&m->l, w, want, 0, m->l.n_panels);
+    device_pack_for(ek_cuda_chip_of(gpu->c), &m->l, w, want);
     must(ek_cuda_download(gpu->c, got, m->at + (size_t)number * m->l.bytes, m->l.bytes));
     must(ek_cuda_sync(gpu->c));
     size_t used = m->l.code_bytes +
