@@ -301,9 +301,9 @@ void test_planes(dev *d)
             gguf = NULL;
         }
     static const int one[] = {1, 0};
-    const shape one_row[] = {{.n = 40, .k = 20544, .limbs = 1, .scales = EK_F16},
-                             {.n = 40, .k = 2816, .limbs = 1, .scales = EK_F16},
-                             {.n = 40, .k = 5376, .limbs = 2, .scales = EK_F16}};
+    shape one_row[] = {{.n = 40, .k = 20544, .limbs = 1, .scales = EK_F16},
+                       {.n = 40, .k = 2816, .limbs = 1, .scales = EK_F16},
+                       {.n = 40, .k = 5376, .limbs = 2, .scales = EK_F16}};
     for (size_t i = 0; i < sizeof one_row / sizeof *one_row; i++) { /* by Vulkan: 192, 352 and 256 threads */
         gguf = i == 2 ? "q6_k" : "q4_0";
         compare(d, &one_row[i], one, i == 1);
@@ -323,7 +323,7 @@ void test_planes(dev *d)
 void test_linear(dev *d)
 {
     static const int some[] = {1, 7, 16, 70, 0}, one[] = {1, 0};
-    const shape one_row = {40, 20544, 4, 64, 64, 1, EK_BF16, true}; /* by Vulkan: chains in registers */
+    shape one_row = {40, 20544, 4, 64, 64, 1, EK_BF16, true}; /* by Vulkan: chains in registers */
     compare(d, &one_row, one, false);
     for (int bits = 4; bits <= 8; bits += 4)
         for (int group = 32; group <= 128; group *= 2)
