@@ -50,12 +50,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 8) return 0;
     int kv = 1 + data[0] % 2, window = data[3] % 3 ? 0 : 1 + data[3] * 3, last = (data[4] | data[5] << 8) % MAX_KEYS;
-    ek_attn_shape sh = {window ? EK_SLIDING : EK_FULL,
-                        data[6] % EK_KV_FORMAT_COUNT,
-                        data[6] / 10 % EK_KV_FORMAT_COUNT,
-                        kv * (1 + data[1] % 9),
-                        kv,
-                        4 + 4 * (data[2] % 18)};
+    ek_attn_shape sh = {.kind = window ? EK_SLIDING : EK_FULL,
+                        .k_format = data[6] % EK_KV_FORMAT_COUNT,
+                        .v_format = data[6] / 10 % EK_KV_FORMAT_COUNT,
+                        .n_heads = kv * (1 + data[1] % 9),
+                        .n_kv_heads = kv,
+                        .head_dim = 4 + 4 * (data[2] % 18)};
     int n_rows = 1 + data[7] % MAX_ROWS, n_pages = MAX_KEYS / EK_PAGE_TOKENS;
     n_rows = n_rows > last + 1 ? last + 1 : n_rows;
     size_t block = ek_kv_block_bytes(sh.k_format, sh.v_format, kv, sh.head_dim), bytes = block * (size_t)n_pages;
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int32_t page[MAX_KEYS / EK_PAGE_TOKENS];
     for (size_t i = 0; i < bytes; i++) pool[i] = n > 8 ? data[8 + i * 7 % (n - 8)] : 0x3c;
     for (int i = 0; i < n_pages; i++) page[i] = i, write_codes(&sh, pool + block * (size_t)i);
-    ek_kv_view view = {pool, block, page};
+    ek_kv_view view = {.base = pool, .stride = block, .page = page};
     ek_attn_row rows[MAX_ROWS];
     for (int r = 0; r < n_rows; r++) {
         int end = last - n_rows + 2 + r, lo = window && end > window ? end - window : 0;

@@ -57,7 +57,7 @@ static void check_request(const uint8_t *data, size_t n)
 {
     static ek_history history;
     static ek_mirror mirror;
-    ek_events_frame frame[4];
+    ek_events_frame frame[4] = {{0}};
     uint64_t from = 0;
     int n_frames = 0;
     const uint8_t *p = data, *end = data + n;

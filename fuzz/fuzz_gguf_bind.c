@@ -110,7 +110,7 @@ static void check_rows(const ek_item *it, const uint8_t *file, size_t n, const f
     free(want), free(got);
 }
 
-static ek_err bind(ek_gguf_source *s, const ek_config *c, const uint8_t *file, size_t n)
+static ek_err bind(ek_gguf_source *s, ek_config *c, const uint8_t *file, size_t n)
 {
     ek_weights *w = ek_alloc(sizeof *w);
     ek_items list = {0};

@@ -296,6 +296,8 @@ static const struct {
     {"ek_evidence", "every start of a device compares it (vulkan/evidence.c)"},
     {"ek_math", "tests alone launch it"},
     {"ek_experts_end_wide", "no published model with experts has such rows; one would compare it"},
+    {"ek_products_plain_one_q4_l1_t512_half_32", "the same"},
+    {"ek_stage", "no published model has such rows; one would compare it"},
     {"ek_read_stream", "it measures a rate, and its result is not read"},
 };
 

@@ -8,15 +8,13 @@
 enum { TILE = 4, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 enum { LONG = 16, MAX_LONG = 32 };
 
-/* Eight threads for each unit: the fewest with which a thread has as few units as of 512. With 1,024, or with bytes and
- * more than 256, one block at a time would run on a multiprocessor, and its loads would wait for its chains
- * (docs/log/2026-11-30-vulkan-31b.md). */
-static int threads_of(const ek_cuda_linear *l)
+/* Eight threads for each unit: the fewest with which a thread has as few units as of 512 (352: with known forms). With
+ * 1,024, or with bytes and more than 256, one block at a time would run on a multiprocessor, and its loads would wait
+ * for its chains (docs/log/2026-11-30-vulkan-31b.md). */
+static int threads_of(const ek_cuda_linear *l, bool known)
 {
-    static const int threads[] = {256, 352, 512};
-    int i = 0;
-    while ((l->units * 8 + threads[i] - 1) / threads[i] > (l->units * 8 + 511) / 512) i++;
-    return threads[i];
+    const int of_512 = (l->units * 8 + 511) / 512;
+    return l->units * 8 <= 256 ? 256 : known && l->units * 8 <= of_512 * 352 ? 352 : 512;
 }
 
 /* Shaders that know the form of the matrix have less to do: of nibbles and one limb, and of bytes and two. sixteen:
@@ -40,7 +38,7 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
     if (l->units && rows == 1 && l->bits == 8)
         snprintf(p.name, sizeof p.name, "%s_plain_one_q8_l%d%s", family, l->limbs, form);
     else if (l->units && rows == 1)
-        snprintf(p.name, sizeof p.name, "%s_plain_one_q4_l%d_t%d%s", family, l->limbs, threads_of(l), form);
+        snprintf(p.name, sizeof p.name, "%s_plain_one_q4_l%d_t%d%s", family, l->limbs, threads_of(l, form[0]), form);
     else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d%s", family, l->bits, l->limbs, form);
     else snprintf(p.name, sizeof p.name, "%s_plain_%s", family, floats);
     return p;
