@@ -203,6 +203,8 @@ $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 .SECONDARY:
 $B/tests/gpu/test_tower: $(addprefix $B/tests/model/,tower_case.o tower_gguf_case.o audio_scene.o)
 $B/tests/gpu/test_launches $B/tests/same/test_alloc $B/tests/text/test_grammar_alloc: $(COUNTED)
+# A clock that the test makes up.
+$B/tests/open/test_tuning: LDLIBS += -Wl,--wrap=ek_now
 
 tests: $(TEST_BINS)
 test-%: ## the unit tests of one layer: make test-ops

@@ -115,7 +115,8 @@ def right(want):
 
 
 def pays(want):
-    """Where a step takes longer than an answer, steps wait for answers, and there are fewer of them."""
+    """Where a step takes longer than an answer there are fewer steps. Whether one waited is luck: an answer may be there
+    before its step (tests/engine/test_proposals.c has waits by a made-up clock)."""
     slow, steps = [*BASE, "--isa", "scalar"], []
     with Server(PROGRAM, *BASE) as other:
         for options in (["--draft", "off"], ["--drafter-url", f"http://127.0.0.1:{other.port}"]):
@@ -126,7 +127,6 @@ def pays(want):
         check("slow steps: the other counts its drafts", other.metrics()["evenkeel_drafts_total"] >= answered, answered)
     check("slow steps: at most two thirds of them", steps[1] * 3 < steps[0] * 2, steps)
     check("slow steps: it was asked, it answered, and tokens of it stood", asked >= answered > 2 and accepted > 10, (asked, answered, accepted))
-    check("slow steps: some waited", waited > 0, waited)
     print(f"slow steps: {steps[0]:.0f} without drafts, {steps[1]:.0f} with them, which waited {waited / 1e6:.2f} s; {accepted:.0f} tokens accepted")
 
 
