@@ -7,8 +7,8 @@
  *
  * No sum is divided, so bits, digests, pages on disk and the numerics id are those of one device. A page of keys and
  * values has one page number on all devices; each device keeps the part of its layers or heads. */
-#ifndef EK_GPU_RANKS_RANKS_H
-#define EK_GPU_RANKS_RANKS_H
+#ifndef EK_GPU_SEVERAL_H
+#define EK_GPU_SEVERAL_H
 
 #include "gpu/fit/fit.h"
 #include "gpu/gpu.h"
