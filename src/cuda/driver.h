@@ -60,14 +60,14 @@ typedef struct ek_cuda_kernel {
     CUfunction function;
 } ek_cuda_kernel;
 
-/* The kernel of this name in any module, with permission for `shared` bytes of dynamic shared memory. EINTERNAL if
- * there is none. */
+/* The kernel of this name in any module, with permission for `shared` bytes of dynamic shared memory. EINTERNAL:
+ * there is none; EUNSUPPORTED: another maker's driver does not compile it. */
 ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t shared);
 
 /* Permits clusters of more than 8 blocks. */
 ek_err ek_cuda_allow_cluster(ek_cuda *c, const ek_cuda_kernel *kernel);
 
-enum { EK_CUDA_GRID_Y = 65535 }; /* maximum blocks in y, and in z */
+enum { EK_CUDA_GRID_Y = 65535 }; /* maximum blocks in y, and in z; a plain chip may have no more in x */
 
 typedef struct ek_cuda_grid {
     unsigned x, y, z; /* blocks; 0 counts as 1 */

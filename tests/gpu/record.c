@@ -210,6 +210,8 @@ static void look_at_jobs(const char *name, const void *from, bool overlap)
     if ((experts && w->holds) || is(name, "ek_experts_second_")) recorded.held = true;
 }
 
+static int capability;
+
 static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void **extra)
 {
     const char *name = (const char *)f;
@@ -223,7 +225,8 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void *
     const unsigned grid[] = {c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->sharedMemBytes, cluster, overlap};
     look(name, c->sharedMemBytes, cluster);
     look_at_jobs(name, arg[0], overlap);
-    if (c->gridDimY > EK_CUDA_GRID_Y || c->gridDimZ > EK_CUDA_GRID_Y)
+    if ((capability < 10 && c->gridDimX > EK_CUDA_GRID_Y) || c->gridDimY > EK_CUDA_GRID_Y ||
+        c->gridDimZ > EK_CUDA_GRID_Y)
         snprintf(recorded.limit, sizeof recorded.limit, "%s: %u, %u, %u blocks", name, grid[0], grid[1], grid[2]);
     note(name, strlen(name) + 1), note(grid, sizeof grid);
     if (recorded.out)
@@ -243,8 +246,6 @@ static CUresult launch_graph(CUgraphExec exec, CUstream stream)
     recorded.launches++;
     return EK_CU_OK;
 }
-
-static int capability;
 
 void record_capability(int to)
 {

@@ -21,7 +21,7 @@ typedef struct record {
     size_t block_shared;
     bool clusters;
     char lacks[96];
-    char limit[96]; /* a launch of more blocks in y or z than there can be; empty: none was */
+    char limit[96]; /* a launch of more blocks in y or z (a plain device: or x) than there can be; empty: none was */
     /* Jobs of experts and pairs, which a launch may read before the one in front has ended (known, cuda/model_args.h):
      * another held it until what wrote them had. early: one that read them so and was not held; empty: none was. */
     bool held;

@@ -319,6 +319,23 @@ static void many_rows_are_no_more_blocks_than_a_launch_has(void **state)
     }
 }
 
+/* A plain device may have no more in x, where attention in floats has a block per segment of two queries. */
+static void attention_is_no_more_blocks_than_a_plain_device_has(void **state)
+{
+    (void)state;
+    enum { ROWS = 2048 };
+    for (int i = 0; i < SHAPES; i++) {
+        if (strcmp(shapes[i].name, "26b q4.64") != 0 && strcmp(shapes[i].name, "31b q4.64") != 0) continue;
+        opened o = open_with(&shapes[i], EK_CUDA_PLAIN, ROWS);
+        const ek_step step = prompts(o.m, ROWS);
+        recorded.limit[0] = '\0';
+        assert_int_equal(o.on.step(o.on.arg, &step), EK_OK);
+        if (recorded.limit[0]) print_message("%s: %s\n", shapes[i].name, recorded.limit);
+        assert_true(!recorded.limit[0] && recorded.launches > 0);
+        close_recorded(&o);
+    }
+}
+
 /* As one of several devices whose outputs are cut, of which the others are it again. */
 static void shard(opened *o)
 {
@@ -441,6 +458,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_step_queues_the_launches_that_are_stored),
         cmocka_unit_test(other_devices_are_asked_for_what_they_have),
         cmocka_unit_test(many_rows_are_no_more_blocks_than_a_launch_has),
+        cmocka_unit_test(attention_is_no_more_blocks_than_a_plain_device_has),
         cmocka_unit_test(experts_are_read_when_they_have_been_found),
         cmocka_unit_test(recipes_are_forgotten_and_written_again_in_memory_that_is_there),
     };

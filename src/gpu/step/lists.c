@@ -11,7 +11,9 @@
 #include "ops/kv/kv_codec.h"
 #include "ops/rows/rows.h"
 
-enum { SEGMENT_LIMIT = 256 << 20 };
+/* PLAIN_ITEMS: a launch has a power of two of them as blocks in x, and a plain device may have no more than
+ * EK_CUDA_GRID_Y of these. */
+enum { SEGMENT_LIMIT = 256 << 20, PLAIN_ITEMS = 1 << 15 };
 
 static const ek_layer_config *layer_of(const ek_gpu_run *x, int kind)
 {
@@ -310,6 +312,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     few.w = (ek_cuda_attn_work){.tiles = x->lists.tiles, .items = x->lists.items, .max_tiles = x->lists.max_tiles};
     few.w.max_items = (int)(x->buf.segment_bytes / item_size(x, list->tile, l->head_dim));
     if (few.w.max_items > x->lists.max_items) few.w.max_items = x->lists.max_items;
+    if (plain && few.w.max_items > PLAIN_ITEMS) few.w.max_items = PLAIN_ITEMS;
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
         if (!prompts || !of_prompt(x, rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
