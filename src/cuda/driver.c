@@ -157,10 +157,20 @@ static ek_err load_modules(ek_cuda *c, const ek_cuda_module *m)
     return EK_OK;
 }
 
+/* A device of another maker that does not start cannot run a model, so with auto the CPU does. */
+static ek_err make_context(ek_cuda *c)
+{
+    char why[256];
+    const CUresult r = c->f.cuDevicePrimaryCtxRetain(&c->context, c->device);
+    if (!c->f.maker || r == EK_CU_OK || r == EK_CU_OUT_OF_MEMORY) return ek_cuda_check(c, r, "making a context");
+    return ek_fail(EK_EUNSUPPORTED, "%s:%d (%s) does not start: %s", ek_cuda_maker(c), c->ordinal, c->text,
+                   error_text(&c->f, r, why, sizeof why));
+}
+
 static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with, int features)
 {
     EK_TRY(find_device(c, modules, built_with, features));
-    EK_TRY(ek_cuda_check(c, c->f.cuDevicePrimaryCtxRetain(&c->context, c->device), "making a context"));
+    EK_TRY(make_context(c));
     EK_TRY(ek_cuda_check(c, c->f.cuCtxSetCurrent(c->context), "entering the context"));
     EK_TRY(ek_cuda_check(c, c->f.cuStreamCreate(&c->stream, EK_CU_STREAM_NON_BLOCKING), "making a stream"));
     EK_TRY(load_modules(c, modules));
@@ -279,6 +289,11 @@ ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t sh
         if (is_sticky(r)) break;
     }
     if (c->broken || is_sticky(r)) return ek_cuda_check(c, r, "looking for a kernel");
+    if (!out->function && c->f.maker && r != EK_CU_NOT_FOUND) { /* of another maker: its driver compiles them */
+        char why[256];
+        return ek_fail(EK_EUNSUPPORTED, "%s:%d (%s) has no kernel %s: %s", ek_cuda_maker(c), c->ordinal, c->card, name,
+                       error_text(&c->f, r, why, sizeof why));
+    }
     if (!out->function)
         return ek_fail(EK_EINTERNAL, "%s:%d: no kernel is named %s", ek_cuda_maker(c), c->ordinal, name);
     if (shared == 0) return EK_OK;

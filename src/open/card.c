@@ -226,8 +226,10 @@ static ek_err take_proof(ek_gpu *g, const ek_model *m)
 ek_err ek_proven_take(ek_gpu *g, const ek_model *m)
 {
     const ek_err err = take_proof(g, m);
+    if (ek_cuda_broken(g->c)) return ek_fail(EK_EUNSUPPORTED, "%s", ek_cuda_why(g->c));
     if (err != EK_EUNSUPPORTED || !ek_cuda_chip_of(g->c)->matrices) return err;
     ek_log(EK_LOG_WARN, "%s; packed products instead of matrices are tried", ek_err_text());
     ek_cuda_leave_matrices(g->c);
+    g->err = EK_OK; /* set if the driver compiles no matrices */
     return take_proof(g, m);
 }

@@ -33,7 +33,8 @@ ek_err ek_tuning_write(const double factor[EK_CUDA_FAMILIES], const char *folder
 
 /* Reads the result, or compares and keeps it; called before the model's weights are uploaded (ek_gpu_driver.prove). If
  * a comparison fails on a device with cooperative matrices, its kernels without matrices are compared, and used if they
- * agree. EUNSUPPORTED: a sentence names the kernel that differs. A folder that cannot be written is no error. */
+ * agree. EUNSUPPORTED: a sentence names the kernel that differs or that the driver does not compile, or the device is
+ * lost. A folder that cannot be written is no error. */
 ek_err ek_proven_take(ek_gpu *g, const ek_model *m);
 
 #endif

@@ -9,7 +9,7 @@
 #include "vulkan/state.h"
 #include "vulkan/vulkan.h"
 
-enum { NOT_FOUND = 500, OTHER = 2000, MULTIPROCESSORS = 16 };
+enum { OTHER = 2000, MULTIPROCESSORS = 16 };
 
 static _Thread_local ek_vulkan *current;
 static const ek_vulkan_loader *loader;
@@ -308,7 +308,7 @@ static CUresult api_cuModuleGetFunction(CUfunction *function, CUmodule module, c
 {
     (void)module;
     const VkResult r = ek_vulkan_find(current, function, name);
-    return r != VK_SUCCESS ? result(r) : *function ? EK_CU_OK : NOT_FOUND;
+    return r != VK_SUCCESS ? result(r) : *function ? EK_CU_OK : EK_CU_NOT_FOUND;
 }
 
 static CUresult api_cuFuncSetAttribute(CUfunction function, int attribute, int value)
@@ -380,7 +380,7 @@ static CUresult api_cuGetErrorString(CUresult error, const char **text)
                {OTHER - VK_ERROR_FEATURE_NOT_PRESENT, "the device lacks what this needs"},
                {OTHER - VK_ERROR_INITIALIZATION_FAILED, "the driver does not start"},
                {OTHER - VK_ERROR_VALIDATION_FAILED_EXT, "a grid of more workgroups than the device takes"},
-               {OTHER - VK_ERROR_UNKNOWN, "an address that no block of memory has"}};
+               {OTHER - VK_ERROR_UNKNOWN, "an unknown error of the driver, or an address that no block of memory has"}};
     *text = "the driver refused";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].r == error) *text = all[i].text;

@@ -1,7 +1,7 @@
 /* Evidence before an answer (gpu/evidence, open/card.c) on the Vulkan device that is there, in CI lavapipe: a device
  * whose kernels do what they should is taken, and the file is read the next time; one of whose kernels a single launch
- * does nothing is refused by that kernel's name, and nothing is kept; one whose cooperative matrices differ has none.
- */
+ * does nothing is refused by that kernel's name, and nothing is kept; one whose cooperative matrices differ has none. A
+ * driver that fails before an answer is refused likewise, so that with auto the CPU answers. */
 /* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +26,8 @@ static ek_cuda_api real;
 static const char *skipped; /* launches of this kernel do nothing */
 static int launches, by_matrices;
 static bool matrices, skips_matrices; /* the device says that it has them; their kernels do nothing */
+static const char *refused;           /* the driver makes no kernel with this in its name */
+static bool is_lost;                  /* the device, when it is waited for */
 
 enum { KERNELS = 128 };
 static const char *seen[KERNELS]; /* kernels that were launched */
@@ -56,6 +58,23 @@ static CUresult attribute(int *value, int which, CUdevice device)
     return r;
 }
 
+static CUresult function_of(CUfunction *out, CUmodule module, const char *name)
+{
+    return refused && strstr(name, refused) ? 2013 : real.cuModuleGetFunction(out, module, name);
+}
+
+static CUresult synchronize(CUstream stream)
+{
+    const CUresult r = real.cuStreamSynchronize(stream);
+    return is_lost ? EK_CU_UNKNOWN : r;
+}
+
+static CUresult no_context(CUcontext *context, CUdevice device)
+{
+    (void)context, (void)device;
+    return 2003; /* VK_ERROR_INITIALIZATION_FAILED */
+}
+
 static ek_model *model_like(const char *shape, int bits, ek_kv_format kv)
 {
     static ek_config c;
@@ -78,6 +97,7 @@ static ek_gpu *device_of(void)
     if (ek_gpu_driver_load_vulkan(&d)) return NULL;
     real = d.api;
     d.api.cuLaunchKernelEx = launch, d.api.cuDeviceGetAttribute = attribute;
+    d.api.cuModuleGetFunction = function_of, d.api.cuStreamSynchronize = synchronize;
     return ek_gpu_open_device(&g, &d, 0) ? NULL : g;
 }
 
@@ -208,6 +228,39 @@ static void matrices_that_differ_are_left(void **state)
     ek_model_close(m);
 }
 
+static void refuses(ek_gpu *g, const ek_model *m, const char *said)
+{
+    assert_int_equal(ek_proven_take(g, m), EK_EUNSUPPORTED);
+    if (!strstr(ek_err_text(), said)) fail_msg("%s was expected: %s", said, ek_err_text());
+    g->err = EK_OK;
+}
+
+static void a_driver_that_fails_is_refused(void **state)
+{
+    (void)state;
+    ek_gpu_driver d;
+    ek_gpu *g = device_of();
+    if (!g) skip();
+    ek_model *m = model_of(4);
+    unsetenv("XDG_CACHE_HOME"), unsetenv("HOME");
+    refused = "ek_stage_short";
+    refuses(g, m, ") has no kernel ek_stage_short: an unknown error of the driver");
+    refused = NULL, is_lost = true;
+    refuses(g, m, "the device is lost");
+    ek_gpu_close(g);
+    is_lost = false, matrices = true, refused = "_coop";
+    g = device_of();
+    assert_int_equal(ek_proven_take(g, m), EK_OK);
+    assert_false(ek_cuda_chip_of(g->c)->matrices);
+    ek_gpu_close(g);
+    matrices = false, refused = NULL;
+    assert_int_equal(ek_gpu_driver_load_vulkan(&d), EK_OK);
+    d.api.cuDevicePrimaryCtxRetain = no_context;
+    assert_int_equal(ek_gpu_open_device(&g, &d, 0), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), ") does not start: the driver does not start"));
+    ek_model_close(m);
+}
+
 /* What tells matrices apart tells what is kept apart: one found good says nothing of the other. */
 static void every_kind_of_matrix_is_kept_apart(void **state)
 {
@@ -237,9 +290,11 @@ static void every_kind_of_matrix_is_kept_apart(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kernel_that_differs_is_named), cmocka_unit_test(a_drafter_is_compared_before_it_drafts),
-        cmocka_unit_test(it_is_made_once), cmocka_unit_test(matrices_that_differ_are_left),
-        cmocka_unit_test(every_kind_of_matrix_is_kept_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_kernel_that_differs_is_named),
+                                       cmocka_unit_test(a_drafter_is_compared_before_it_drafts),
+                                       cmocka_unit_test(it_is_made_once),
+                                       cmocka_unit_test(matrices_that_differ_are_left),
+                                       cmocka_unit_test(a_driver_that_fails_is_refused),
+                                       cmocka_unit_test(every_kind_of_matrix_is_kept_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
