@@ -85,6 +85,7 @@ typedef struct ek_vulkan_loader {
 enum { EK_VULKAN_CHUNK = 1 << 16, EK_VULKAN_STAGE = 8 << 20, EK_VULKAN_STAGED = 64 << 20, EK_VULKAN_SHADERS = 128 };
 enum { EK_VULKAN_MATRIX_SHARED = 48 << 10 }; /* bytes of shared memory, of shaders of cooperative matrices */
 enum { EK_VULKAN_ARGS = 512 };               /* bytes of a kernel's arguments at most */
+enum { EK_VULKAN_GROUPS = 1 << 15 };         /* workgroups after which a batch is submitted */
 
 /* Memory of the device, or of the host if `map` is set. */
 typedef struct ek_vulkan_block {
@@ -151,7 +152,8 @@ typedef struct ek_vulkan_batch {
     ek_vulkan_late *late;
     int n_late, max_late;
     size_t staged;
-    uint64_t value; /* the device's semaphore reaches it when the batch has run */
+    uint64_t groups; /* workgroups launched by commands of its own */
+    uint64_t value;  /* the device's semaphore reaches it when the batch has run */
     struct ek_vulkan_batch *next;
 } ek_vulkan_batch;
 

@@ -1,5 +1,6 @@
-/* Queued work. Commands are recorded into a batch, which is submitted when the host waits for them or asks for an
- * event, so a step is one submission. A device has one queue, and every command waits for all earlier ones. */
+/* Queued work. Commands are recorded into a batch, which is submitted when the host waits for them, asks for an event,
+ * or has queued much: a step of few rows is one submission. A device has one queue, and every command waits for all
+ * earlier ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,7 +269,11 @@ VkResult ek_vulkan_launch(CUstream s, CUfunction f, const uint32_t grid[3], cons
     v->CmdBindDescriptorSets(to->commands, VK_PIPELINE_BIND_POINT_COMPUTE, v->layout, 0, 1, &to->chunks->set, 1, &from);
     v->CmdPushConstants(to->commands, v->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
     v->CmdDispatch(to->commands, grid[0], grid[1], grid[2]);
-    return VK_SUCCESS;
+    /* Linux resets a device whose submission takes too long: AMD's driver after 2 to 10 seconds, which a prompt's step
+     * may take on a small one. Copies from a stage are counted by their batch, which ends when they are many. */
+    if (s->recording || s->open->staged) return VK_SUCCESS;
+    s->open->groups += (uint64_t)grid[0] * grid[1] * grid[2];
+    return s->open->groups < EK_VULKAN_GROUPS ? VK_SUCCESS : ek_vulkan_flush(s);
 }
 
 static void copy(const ek_vulkan *v, ek_vulkan_record *r, VkBuffer to, uint64_t to_at, VkBuffer from, uint64_t from_at,

@@ -196,6 +196,50 @@ static void errors(void **state)
     ek_cuda_free(c, p);
 }
 
+static PFN_vkQueueSubmit submit;
+static int submissions;
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit_and_count(VkQueue queue, uint32_t n, const VkSubmitInfo *info,
+                                                       VkFence fence)
+{
+    submissions++;
+    return submit(queue, n, info, fence);
+}
+
+/* A submission that takes seconds loses the device on some drivers, so many workgroups are several; but few are not,
+ * nor those behind copies of a batch that is counted. */
+static void much_work_is_several_submissions(void **state)
+{
+    (void)state;
+    const ek_vulkan_loader *l;
+    ek_vulkan *v;
+    ek_vulkan_block b;
+    CUfunction f;
+    if (!c) skip();
+    must(ek_vulkan_open_loader(&l));
+    assert_int_equal(ek_vulkan_open(&v, l, 0), VK_SUCCESS);
+    assert_int_equal(ek_vulkan_find(v, &f, "ek_evidence"), VK_SUCCESS);
+    assert_int_equal(ek_vulkan_take(v, &b, 64, EK_VULKAN_HOST), VK_SUCCESS);
+    submit = v->QueueSubmit, v->QueueSubmit = submit_and_count;
+    struct CUstream_st s = {.of = v};
+    const ek_vulkan_evidence_args none = {b.at, b.at, 0};
+    const uint32_t grid[] = {EK_VULKAN_GROUPS / 8, 2, 1};
+    submissions = 0;
+    for (int i = 0; i < 3; i++) assert_int_equal(ek_vulkan_launch(&s, f, grid, &none), VK_SUCCESS);
+    assert_int_equal(submissions, 0);
+    for (int i = 3; i < 9; i++) assert_int_equal(ek_vulkan_launch(&s, f, grid, &none), VK_SUCCESS);
+    assert_int_equal(submissions, 2);
+    s.open->staged = 1;
+    for (int i = 0; i < 9; i++) assert_int_equal(ek_vulkan_launch(&s, f, grid, &none), VK_SUCCESS);
+    assert_int_equal(submissions, 2);
+    assert_int_equal(ek_vulkan_flush(&s), VK_SUCCESS);
+    assert_int_equal(ek_vulkan_wait(&s, s.value), VK_SUCCESS);
+    assert_int_equal(submissions, 3);
+    assert_true(!s.first && !s.open);
+    ek_vulkan_give(v, &b);
+    ek_vulkan_close(v);
+}
+
 static PFN_vkAllocateMemory allocate;
 static int refused;
 
@@ -230,8 +274,12 @@ static void the_hosts_memory_stands_in(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies), cmocka_unit_test(fills),
-                                       cmocka_unit_test(pinned), cmocka_unit_test(graphs),
-                                       cmocka_unit_test(errors), cmocka_unit_test(the_hosts_memory_stands_in)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies),
+                                       cmocka_unit_test(fills),
+                                       cmocka_unit_test(pinned),
+                                       cmocka_unit_test(graphs),
+                                       cmocka_unit_test(errors),
+                                       cmocka_unit_test(the_hosts_memory_stands_in),
+                                       cmocka_unit_test(much_work_is_several_submissions)};
     return cmocka_run_group_tests_name("vulkan", tests, open_device, close_device);
 }
