@@ -391,9 +391,16 @@ static void take_news(const ek_turn_news *news)
 /* Tokens from the store of replies come first, one of each choice in turn, like steps. */
 static bool has_stored(const ek_session *s)
 {
-    for (int i = 0; s->outcome >= EK_REPLY_PART && s->n_submitted == s->req.n && i < s->n_opened; i++)
+    for (int i = 0; s->outcome >= EK_REPLY_PART && i < s->n_opened; i++)
         if (ek_turn_has_stored(s->choices[i].turn)) return true;
     return false;
+}
+
+/* Stored tokens are taken when all choices are submitted. Until then the engine's news of the first ones wait, because
+ * their tokens stand behind the stored ones. */
+static bool waits_for_choices(const ek_session *s)
+{
+    return s->x && s->n_submitted < s->req.n && has_stored(s);
 }
 
 /* A batch's replies do not show the effect of caches. */
@@ -439,7 +446,7 @@ static bool keep_for_later(ek_session *s, const ek_turn_news *news)
 
 void ek_session_go_on(ek_session *s)
 {
-    while (has_later(s) && !s->writing && (!s->full || !s->x)) {
+    while (has_later(s) && !s->writing && (!s->full || !s->x) && !waits_for_choices(s)) {
         if (s->x && ek_loop_spent(&s->server->loop)) {
             if (!s->go_on) s->go_on = event_new(s->server->base, -1, 0, on_go_on, s);
             ek_loop_again(s->go_on);
