@@ -355,6 +355,7 @@ static void test_refusals(void **state)
         {"{" USER ",\"response_format\":{\"type\":\"xml\"}}", "response_format", "json_schema"},
         {"{" USER ",\"response_format\":5}", "response_format", "json_schema"},
         {"{" USER ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}}", "response_format", "schema"},
+        {"{" USER ",\"modalities\":\"audio\"}", "modalities", "a list is needed"},
         {"{" USER ",\"top_logprobs\":3}", "top_logprobs", "logprobs must be true"},
         {"{" USER ",\"logprobs\":true,\"top_logprobs\":21}", "top_logprobs", "from 0 to 20"},
         {"{" USER ",\"model\":5}", "model", "text"},

@@ -97,6 +97,7 @@ static void refusals(void **state)
         {"{\"input\":\"x\",\"max_output_tokens\":0}", "max_output_tokens", "from 1"},
         {"{\"input\":\"x\",\"top_logprobs\":21}", "top_logprobs", "from 0 to 20"},
         {"{\"input\":\"x\",\"include\":\"y\"}", "include", "list"},
+        {"{\"input\":\"x\",\"text\":\"json_object\"}", "text", "an object is needed"},
         {"{\"input\":\"x\",\"reasoning\":{\"effort\":1}}", "reasoning", "text"},
         {"{\"input\":\"x\",\"reasoning\":{\"summary\":true}}", "reasoning", "its summary must be a text"},
         {"{\"input\":\"x\",\"reasoning\":{\"summary\":\"brief\"}}", "reasoning", "not \"brief\""},

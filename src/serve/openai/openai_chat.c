@@ -86,6 +86,7 @@ ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     const json_t *modalities = ek_field(body, "modalities");
+    if (modalities && !json_is_array(modalities)) return ek_field_wrong(r, "modalities", "a list is needed");
     for (size_t i = 0; i < json_array_size(modalities); i++) {
         const json_t *m = json_array_get(modalities, i);
         if (!ek_json_is_text(m) || strcmp(json_string_value(m), "text"))

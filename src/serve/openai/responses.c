@@ -89,7 +89,9 @@ static ek_err read_context(ek_api_request *r, const json_t *body, const ek_api_l
 /* Refuses fields that would change the reply and are not supported. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
+    const json_t *text = ek_field(body, "text"); /* its format is read with the form of the reply */
     if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
+    if (text && !json_is_object(text)) return ek_field_wrong(r, "text", "an object is needed");
     return EK_OK;
 }
 
