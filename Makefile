@@ -207,13 +207,17 @@ $B/tests/gpu/test_launches $B/tests/same/test_alloc $B/tests/text/test_grammar_a
 $B/tests/open/test_tuning: LDLIBS += -Wl,--wrap=ek_now
 
 tests: $(TEST_BINS)
-test-%: ## the unit tests of one layer: make test-ops
-	$(if $(filter $B/tests/$*/%,$(TEST_BINS)),,$(error tests/$* has no test programs))
-	@$(MAKE) --no-print-directory $(filter $B/tests/$*/%,$(TEST_BINS))
-	@CHECKS= tools/check/run.sh $B $(filter $B/tests/$*/%,$(TEST_BINS))
 
 include tools/make/cuda.mk
 include tools/make/vulkan.mk
 include tools/make/page.mk
 -include $(shell find $B -name '*.d' 2>/dev/null)
 include tools/make/targets.mk
+
+# The last rule, as every later one would be expanded twice too. The programs are its prerequisites: a make of its own for
+# each layer would write the archives that another one links. tests_of holds the %, which the rule would take for its own.
+tests_of = $(filter $B/tests/$1/%,$(TEST_BINS))
+.SECONDEXPANSION:
+test-%: $$(call tests_of,$$*) ## the unit tests of one layer: make test-ops
+	$(if $(call tests_of,$*),,$(error tests/$* has no test programs))
+	@CHECKS= tools/check/run.sh $B $(call tests_of,$*)
