@@ -226,7 +226,7 @@ enum { EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_MANY_S
 /* ek_attn_deep_DIM: queries per tile; maximum pieces of its ring; shared memory of queries and ring. A multiprocessor
  * has room for four such blocks and a block of attn_join. */
 enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };
-enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_SHARED = 206576 };
+enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 enum { EK_CUDA_PROMPT_SMALL_TILE = 32, EK_CUDA_PROMPT_SMALL_SHARED = 79280 }; /* ek_attn_prompt_small_* */
 /* ek_attn_int_many, ek_attn_int_coop (vulkan/shaders/attn_int_many.glsl): queries per tile; a.k has their codes,
  * written by ek_attn_int_queries, grid (tiles, tile / 8). */

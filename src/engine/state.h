@@ -39,7 +39,7 @@ typedef struct ek_plan {
     int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;
 
-/* The prompt rows that a request may have in a step (turns.c). */
+/* The prompt rows that a request may have in a step (state.c). */
 typedef struct ek_share {
     uint64_t client;
     int left, max;     /* left: uncomputed rows of its prompt; max: its maximum rows in the step */

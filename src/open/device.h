@@ -1,6 +1,6 @@
 /* The devices that a model runs on. One: auto, cpu, vulkan, vulkan:N, cuda, cuda:N. Several: cuda:0,1, cuda:0-3,
  * cuda:all. With the CPU for layers or experts that do not fit: cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts.
- * Vulkan has the same forms. Any of them may end with @sm_80 or the like: the model then runs with another device's
+ * Vulkan has the same forms. Those of CUDA may end with @sm_80 or the like: the model then runs with another device's
  * kernels, which tests these (docs/CUDA.md). */
 #ifndef EK_OPEN_DEVICE_H
 #define EK_OPEN_DEVICE_H

@@ -219,6 +219,7 @@ static void test_refusals(void **state)
         {"{" MESSAGE("assistant", "[{\"type\":\"tool_use\",\"id\":\"a\",\"input\":{}}]") "}", "messages", "name"},
         {"{" MESSAGE("assistant", "[{\"type\":\"server_tool_use\"}]") "}", "messages", "server_tool_use"},
         {"{" MESSAGE("assistant", "[{\"type\":\"thinking\"}]") "}", "messages", "thinking"},
+        {"{" USER ",\"max_tokens\":1,\"output_config\":\"x\"}", "output_config", "object"},
         {"{" USER ",\"max_tokens\":1,\"system\":5}", "system", "system"},
         {"{" USER ",\"max_tokens\":1,\"tools\":[{\"type\":\"web_search_20250305\",\"name\":\"w\"}]}", "tools",
          "web_search"},

@@ -116,7 +116,7 @@ static void lay_out_draft(ek_gpu_run *x, arena *a)
     x->buf.fed = reserve(a, n * 2 * (size_t)c->backbone_hidden_size, f);
     if (c->n_centroids) {
         /* scores of centroids; on a plain chip then scores of the chosen centroids' tokens
-         * (vulkan/shaders/draft_args.glsl) */
+         * (vulkan/shaders/draft.glsl) */
         const size_t tokens = (size_t)(c->vocab_size / c->n_centroids) * (size_t)c->top_k_centroids;
         const bool plain = ek_cuda_chip_of(x->g->c)->plain;
         x->buf.logits = reserve(a, n * (plain ? larger((size_t)c->n_centroids, tokens) : (size_t)c->n_centroids), f);

@@ -6,7 +6,7 @@
  *     value = s * (float)(u - zero)    symmetric; zero = 2^(bits - 1), 128 of a codebook
  * A codebook is such a format too: u = value + 128, s the scale.
  * Exact mode, embedding rows and packed matrices (linear.h) all read a format through this, so a
- * new format is a row and one unpack function. How formats map to it (those marked are possible rows):
+ * new format is a row and one unpack function. How formats map to it:
  *     Q4_0, Q5_0, Q8_0   symmetric, group 32, s = d
  *     Q4_1, Q5_1         biased, group 32, s = d, b = m
  *     Q4_K, Q5_K         biased, block 256, group 32, s = d * sc, b = -(dmin * m): exact in float32

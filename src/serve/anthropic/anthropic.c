@@ -101,7 +101,8 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
 /* Reads output_config.format, or output_format, its old name. */
 static ek_err read_format(ek_api_request *r, const json_t *body)
 {
-    const json_t *format = ek_field(ek_field(body, "output_config"), "format");
+    const json_t *config = ek_field(body, "output_config"), *format = ek_field(config, "format");
+    if (config && !json_is_object(config)) return ek_field_wrong(r, "output_config", "an object is needed");
     if (!format) format = ek_field(body, "output_format");
     return ek_openai_format(r, format, "output_config");
 }

@@ -22,7 +22,7 @@ enum { EK_RESUME_ID = 64 };
 /* The state in a body. Zero-initialise; ek_resume_fini when done. */
 typedef struct ek_resume {
     bool on;       /* the stream's events carry states */
-    bool wished;   /* only a header asks for states: on if possible */
+    bool wished;   /* a header, not the body, asks for states: on if possible */
     ek_ids tokens; /* the reply's tokens so far; empty: the reply begins */
     int events;    /* events of the last token that the client has */
     char id[EK_RESUME_ID];

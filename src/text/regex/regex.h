@@ -27,7 +27,7 @@ typedef struct ek_regex_edge {
     int32_t to;
 } ek_regex_edge;
 
-/* Every state is reachable, and from every state a match is. State 0 is the beginning. */
+/* Every state is reachable, and a match can be reached from every state. State 0 is the beginning. */
 typedef struct ek_regex {
     int n_states, n_edges;
     int32_t *first;      /* [n_states + 1]: a state's edges are edge[first[s] .. first[s + 1]), ascending */
