@@ -269,8 +269,8 @@ VkResult ek_vulkan_launch(CUstream s, CUfunction f, const uint32_t grid[3], cons
     v->CmdBindDescriptorSets(to->commands, VK_PIPELINE_BIND_POINT_COMPUTE, v->layout, 0, 1, &to->chunks->set, 1, &from);
     v->CmdPushConstants(to->commands, v->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
     v->CmdDispatch(to->commands, grid[0], grid[1], grid[2]);
-    /* Linux resets a device whose submission takes too long: AMD's driver after 2 to 10 seconds, which a prompt's step
-     * may take on a small one. Copies from a stage are counted by their batch, which ends when they are many. */
+    /* Drivers reset a device whose submission takes seconds (on Linux AMD's after 2 to 10), which a prompt's step may
+     * take on a small one. Staged copies are counted in the open batch alone, so a batch that has some goes on. */
     if (s->recording || s->open->staged) return VK_SUCCESS;
     s->open->groups += (uint64_t)grid[0] * grid[1] * grid[2];
     return s->open->groups < EK_VULKAN_GROUPS ? VK_SUCCESS : ek_vulkan_flush(s);

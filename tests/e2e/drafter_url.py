@@ -115,19 +115,27 @@ def right(want):
 
 
 def pays(want):
-    """Where a step takes longer than an answer there are fewer steps. Whether one waited is luck: an answer may be there
-    before its step (tests/engine/test_proposals.c has waits by a made-up clock)."""
-    slow, steps = [*BASE, "--isa", "scalar"], []
+    """Where a step takes longer than an answer, steps wait for answers, and there are fewer of them. A loaded machine may delay
+    the first answers so long that none is awaited, so one of three servers has to wait (waits by a made-up clock:
+    tests/engine/test_proposals.c)."""
+    slow, drafted = [*BASE, "--isa", "scalar"], []
+    with Server(PROGRAM, *slow, "--draft", "off") as s:
+        check("slow steps, alone: the same reply", ask(s, PROMPTS[0], max_tokens=48) == want)
+        alone = s.metrics()["evenkeel_steps_total"]
     with Server(PROGRAM, *BASE) as other:
-        for options in (["--draft", "off"], ["--drafter-url", f"http://127.0.0.1:{other.port}"]):
-            with Server(PROGRAM, *slow, *options) as s:
-                check(f"slow steps, {options[0]}: the same reply", ask(s, PROMPTS[0], max_tokens=48) == want)
-                steps.append(s.metrics()["evenkeel_steps_total"])
+        for _ in range(3):
+            with Server(PROGRAM, *slow, "--drafter-url", f"http://127.0.0.1:{other.port}") as s:
+                check("slow steps, with drafts: the same reply", ask(s, PROMPTS[0], max_tokens=48) == want)
+                steps = s.metrics()["evenkeel_steps_total"]
                 waited, asked, answered, accepted = (metric(s, n) for n in ("waited_microseconds", "questions", "answers", "accepted_tokens"))
-        check("slow steps: the other counts its drafts", other.metrics()["evenkeel_drafts_total"] >= answered, answered)
-    check("slow steps: at most two thirds of them", steps[1] * 3 < steps[0] * 2, steps)
-    check("slow steps: it was asked, it answered, and tokens of it stood", asked >= answered > 2 and accepted > 10, (asked, answered, accepted))
-    print(f"slow steps: {steps[0]:.0f} without drafts, {steps[1]:.0f} with them, which waited {waited / 1e6:.2f} s; {accepted:.0f} tokens accepted")
+            drafted.append(answered)
+            check("slow steps: at most two thirds of them", steps * 3 < alone * 2, (steps, alone))
+            check("slow steps: it was asked, it answered, and tokens of it stood", asked >= answered > 2 and accepted > 10, (asked, answered, accepted))
+            if waited > 0:
+                break
+        check("slow steps: the other counts its drafts", other.metrics()["evenkeel_drafts_total"] >= sum(drafted), drafted)
+    check("slow steps: some waited", waited > 0, waited)
+    print(f"slow steps: {alone:.0f} without drafts, {steps:.0f} with them, which waited {waited / 1e6:.2f} s; {accepted:.0f} tokens accepted")
 
 
 def goes_and_comes(want):

@@ -393,23 +393,27 @@ def first_token(replica, tokens):
 
 
 def is_faster(redis):
-    """A prompt of 8,000 tokens whose pages another replica wrote."""
+    """A prompt of 8,000 tokens whose pages another replica wrote. Programs beside this one may take a round's time, so one of
+    three rounds counts."""
     draw = random.Random(9)
-    tokens = [[2] + [draw.randrange(300, 900) for _ in range(7999)] for _ in range(3)]
     a, b = Replica(redis.url(), threads=2), Replica(redis.url(), threads=2)
     a.connected() and b.connected()
-    cold, there = [], []
-    for t in tokens:
-        seconds, cached = first_token(a, t)
-        check("8,000 tokens: none cached", cached < 90, cached)
-        cold.append(seconds)
-        a.written()
-        seconds, cached = first_token(b, t)
-        check("8,000 tokens: all but the last page cached", cached >= 7900, cached)
-        there.append(seconds)
+    rounds = []
+    while len(rounds) < 3 and not (rounds and rounds[-1][0] > 10 * rounds[-1][1]):
+        cold, there = [], []
+        for _ in range(3):
+            t = [2] + [draw.randrange(300, 900) for _ in range(7999)]
+            seconds, cached = first_token(a, t)
+            check("8,000 tokens: none cached", cached < 90, cached)
+            cold.append(seconds)
+            a.written()
+            seconds, cached = first_token(b, t)
+            check("8,000 tokens: all but the last page cached", cached >= 7900, cached)
+            there.append(seconds)
+        rounds.append((sorted(cold)[1], sorted(there)[1]))
     a.stop(), b.stop()
-    cold, there = min(cold), min(there)  # other programs run beside it: alone it is ten times and more
-    check("8,000 tokens: three times sooner", cold > 3 * there, (cold, there))
+    cold, there = rounds[-1]
+    check("8,000 tokens: ten times sooner", cold > 10 * there, rounds)
     print(f"first token of 8,000 on two threads: {cold:.2f} s cold, {there:.3f} s with another replica's pages, {cold / there:.0f} times sooner")
 
 

@@ -31,6 +31,28 @@ ek_request_opts ask_for(const int32_t *tokens, int n, int max, heard *h)
                              .arg = h};
 }
 
+typedef struct reader {
+    const int32_t *next;
+    int n;
+} reader;
+
+static void compare(void *arg, const ek_event *e)
+{
+    reader *r = arg;
+    if (e->token >= 0) assert_int_equal(e->token, r->next[r->n++]);
+}
+
+void continue_text(ek_engine *e, const int32_t *text, int n_prompt, int n)
+{
+    heard unused;
+    reader r = {.next = text + n_prompt};
+    ek_request_opts o = ask_for(text, n_prompt, n, &unused);
+    o.sink = compare, o.arg = &r;
+    assert_int_equal(ek_engine_submit(e, &o, NULL), EK_OK);
+    while (ek_engine_step(e)) continue;
+    assert_int_equal(r.n, n);
+}
+
 void fill(int32_t *token, int n, uint64_t seed)
 {
     for (int i = 0; i < n; i++) token[i] = (int32_t)(ek_mix64(seed * 7919 + (uint64_t)i) % 90);

@@ -16,6 +16,8 @@ typedef struct heard {
 /* A request for max greedy tokens behind n, of which h hears. */
 ek_request_opts ask_for(const int32_t *tokens, int n, int max, heard *h);
 void fill(int32_t *token, int n, uint64_t seed);
+/* Steps until e has continued the first n_prompt tokens of text by n greedy ones, which are text's next. */
+void continue_text(ek_engine *e, const int32_t *text, int n_prompt, int n);
 
 /* An engine over b (NULL: none), whose share `audit` of hits is computed again. */
 ek_engine *open_with(fake *f, const ek_store_backend *b, int requests, double audit);

@@ -12,7 +12,7 @@
 #include "base/hash/rng.h"
 #include "engine/sample/ngram.h"
 #include "engine/request.h"
-#include "fake.h"
+#include "heard.h"
 
 enum { PROMPT = 40, REPLY = 3000, ALL = PROMPT + REPLY, FIRST = 10 };
 
@@ -23,14 +23,6 @@ typedef struct work {
     uint64_t steps, drafted, accepted;
     double cost;
 } work;
-
-static int received;
-
-static void on_event(void *arg, const ek_event *event)
-{
-    (void)arg;
-    if (event->token >= 0) assert_int_equal(event->token, text[PROMPT + received++]);
-}
 
 static work run(ek_draft_mode mode, ek_err (*guess)(void *, ek_draft *, int))
 {
@@ -44,17 +36,7 @@ static work run(ek_draft_mode mode, ek_err (*guess)(void *, ek_draft *, int))
     ek_engine *e;
     o.draft = mode;
     assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
-    ek_request_opts r = {.tokens = text,
-                         .n_tokens = PROMPT,
-                         .max_tokens = REPLY,
-                         .sampling = ek_sampling_greedy(),
-                         .ignore_eos = true,
-                         .sink = on_event,
-                         .prompt_logits_from = PROMPT};
-    received = 0;
-    assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
-    while (ek_engine_step(e)) continue;
-    assert_int_equal(received, REPLY);
+    continue_text(e, text, PROMPT, REPLY);
     ek_engine_stats s;
     ek_engine_stats_read(e, &s);
     ek_engine_close(e);

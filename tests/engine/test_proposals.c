@@ -8,25 +8,23 @@
 #include <math.h>
 
 #include "base/hash/rng.h"
-#include "engine/request.h"
-#include "fake.h"
+#include "heard.h"
 
 enum { PROMPT = 40, REPLY = 800, ALL = PROMPT + REPLY };
 
 static const double STEP = 10e-3; /* seconds */
-static int32_t text[ALL + 1];     /* without a repeated word: it has no drafts of its own */
-static int received;
+static int32_t text[ALL + 1];     /* random, so the text itself drafts nothing */
 
 /* Another server. Its first `until` answers come `late` seconds after their questions and are right. The others come
  * ten times as late and hold nothing. */
 typedef struct other {
     fake *f;
-    double late, asked;
-    int until, n, at; /* at: of the open question, which is number n - 1 */
+    double late, asked; /* asked, at: time and position of the last question */
+    int until, n, at;   /* n: questions so far */
     bool open;
 } other;
 
-static bool ask(void *arg, uint64_t request, uint64_t salt, const int32_t *tokens, int n, int max)
+static bool take_question(void *arg, uint64_t request, uint64_t salt, const int32_t *tokens, int n, int max)
 {
     other *o = arg;
     (void)request, (void)salt, (void)tokens, (void)max;
@@ -40,7 +38,7 @@ static double answered(const other *o)
     return o->open ? o->asked + (o->n <= o->until ? 1 : 10) * o->late : INFINITY;
 }
 
-static bool answer(void *arg, uint64_t request, ek_proposal *out)
+static bool give_answer(void *arg, uint64_t request, ek_proposal *out)
 {
     other *o = arg;
     (void)request;
@@ -54,19 +52,13 @@ static bool answer(void *arg, uint64_t request, ek_proposal *out)
 static void wait_for_it(void *arg, double seconds)
 {
     other *o = arg;
-    const double end = o->f->time + seconds + 1e-9, comes = answered(o); /* a clock goes on */
+    const double end = o->f->time + seconds + 1e-9, comes = answered(o); /* a real clock goes on, too */
     o->f->time = comes < end ? comes : end;
 }
 
 static void forget(void *arg, uint64_t request)
 {
     (void)arg, (void)request;
-}
-
-static void on_event(void *arg, const ek_event *event)
-{
-    (void)arg;
-    if (event->token >= 0) assert_int_equal(event->token, text[PROMPT + received++]);
 }
 
 typedef struct course {
@@ -81,22 +73,12 @@ static course run(double late, int until, ek_draft_mode mode)
     fake_init(&f, 50, true, true);
     f.text = text, f.base_seconds = STEP;
     other far = {.f = &f, .late = late, .until = until};
-    const ek_proposer proposer = {&far, ask, answer, wait_for_it, forget};
+    const ek_proposer proposer = {&far, take_question, give_answer, wait_for_it, forget};
     const ek_executor x = fake_executor(&f, 64, 64);
     ek_engine_opts o = ek_engine_defaults();
     o.draft = mode, o.proposer = &proposer;
     assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
-    const ek_request_opts r = {.tokens = text,
-                               .n_tokens = PROMPT,
-                               .max_tokens = REPLY,
-                               .sampling = ek_sampling_greedy(),
-                               .ignore_eos = true,
-                               .sink = on_event,
-                               .prompt_logits_from = PROMPT};
-    received = 0;
-    assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
-    while (ek_engine_step(e)) continue;
-    assert_int_equal(received, REPLY);
+    continue_text(e, text, PROMPT, REPLY);
     ek_engine_stats s;
     ek_engine_stats_read(e, &s);
     ek_engine_close(e);

@@ -302,38 +302,33 @@ static void other_devices_are_asked_for_what_they_have(void **state)
     assert_int_equal(lacking, 0);
 }
 
+/* No launch of a step of n rows of prompts has more blocks than the device takes. */
+static void launches_fit(const gpu_shape *s, int capability, int n)
+{
+    opened o = open_with(s, capability, n);
+    const ek_step step = prompts(o.m, n);
+    recorded.limit[0] = '\0';
+    assert_int_equal(o.on.step(o.on.arg, &step), EK_OK);
+    if (recorded.limit[0]) print_message("%s, capability %d: %s\n", s->name, capability, recorded.limit);
+    assert_true(!recorded.limit[0] && recorded.launches > 0);
+    close_recorded(&o);
+}
+
 /* Of 8,192 rows experts have 65,536 pairs, one more than a launch has blocks in y. */
 static void many_rows_are_no_more_blocks_than_a_launch_has(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2 * SHAPES; i++) {
-        const gpu_shape *s = &shapes[i / 2];
-        if (strncmp(s->name, "26b", 3) != 0) continue;
-        opened o = open_with(s, i % 2 ? 80 : 90, MANY_ROWS);
-        const ek_step step = prompts(o.m, MANY_ROWS);
-        recorded.limit[0] = '\0';
-        assert_int_equal(o.on.step(o.on.arg, &step), EK_OK);
-        if (recorded.limit[0]) print_message("%s, capability %d: %s\n", s->name, i % 2 ? 80 : 90, recorded.limit);
-        assert_true(!recorded.limit[0] && recorded.launches > 0);
-        close_recorded(&o);
-    }
+    for (int i = 0; i < 2 * SHAPES; i++)
+        if (!strncmp(shapes[i / 2].name, "26b", 3)) launches_fit(&shapes[i / 2], i % 2 ? 80 : 90, MANY_ROWS);
 }
 
 /* A plain device may have no more in x, where attention in floats has a block per segment of two queries. */
 static void attention_is_no_more_blocks_than_a_plain_device_has(void **state)
 {
     (void)state;
-    enum { ROWS = 2048 };
-    for (int i = 0; i < SHAPES; i++) {
-        if (strcmp(shapes[i].name, "26b q4.64") != 0 && strcmp(shapes[i].name, "31b q4.64") != 0) continue;
-        opened o = open_with(&shapes[i], EK_CUDA_PLAIN, ROWS);
-        const ek_step step = prompts(o.m, ROWS);
-        recorded.limit[0] = '\0';
-        assert_int_equal(o.on.step(o.on.arg, &step), EK_OK);
-        if (recorded.limit[0]) print_message("%s: %s\n", shapes[i].name, recorded.limit);
-        assert_true(!recorded.limit[0] && recorded.launches > 0);
-        close_recorded(&o);
-    }
+    for (int i = 0; i < SHAPES; i++)
+        if (!strcmp(shapes[i].name, "26b q4.64") || !strcmp(shapes[i].name, "31b q4.64"))
+            launches_fit(&shapes[i], EK_CUDA_PLAIN, 2048);
 }
 
 /* As one of several devices whose outputs are cut, of which the others are it again. */

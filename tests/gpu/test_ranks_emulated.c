@@ -8,7 +8,7 @@
  *                       `outputs`: these are cut; LAZY: bits of devices; PIECE:
  *                       rows of a microbatch of a step
  */
-/* tier: release */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -37,8 +37,8 @@ check-release: setup ## before a release: clients, frameworks and agents from np
 	@$(MAKE) --no-print-directory $(PARALLEL) check-all-programs
 	$(if $(DIST_HERE),@$(MAKE) --no-print-directory dist $(if $(NVCC),CUDA_ARCHS='$(CUDA_ARCHS)',CUDA=0))
 	$(if $(DIST_HERE),@$(MAKE) --no-print-directory dist-aarch64)
-	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/evaluations.sh tools/container.sh tools/check/check_dist.sh tools/check/check_dist_arm.sh tools/check/check_deb.sh tools/check/check_service.sh tools/check/check_image.sh tools/check/check_wheel.sh tools/check/check_macos.sh tools/check/check_vulkan.sh tools/check/check_emulated.sh tools/check_arm.sh" TIER=release tools/check/run.sh $B \
-	  $(filter %/test_emulated %/test_ranks_emulated,$(TEST_BINS))
+	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/evaluations.sh tools/container.sh tools/check/check_dist.sh tools/check/check_dist_arm.sh tools/check/check_deb.sh tools/check/check_service.sh tools/check/check_image.sh tools/check/check_wheel.sh tools/check/check_macos.sh tools/check/check_vulkan.sh tools/check_arm.sh" TIER=release tools/check/run.sh $B \
+	  $(filter %/test_emulated,$(TEST_BINS))
 
 check-container: ## build deploy/Containerfile and run the image (podman; debootstrap makes the base image)
 	@CHECKS=tools/container.sh tools/check/run.sh $B

@@ -11,8 +11,7 @@
 #include "ops/kv/kv_codec.h"
 #include "ops/rows/rows.h"
 
-/* PLAIN_ITEMS: a launch has a power of two of them as blocks in x, and a plain device may have no more than
- * EK_CUDA_GRID_Y of these. */
+/* PLAIN_ITEMS: the largest power of two that a plain device surely takes as blocks in x (EK_CUDA_GRID_Y). */
 enum { SEGMENT_LIMIT = 256 << 20, PLAIN_ITEMS = 1 << 15 };
 
 static const ek_layer_config *layer_of(const ek_gpu_run *x, int kind)
